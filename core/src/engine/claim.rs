@@ -1,0 +1,124 @@
+//! From the first byte to the grant, and the heartbeats after it.
+
+use alloc::vec::Vec;
+
+use super::Engine;
+use crate::NONE;
+use crate::effect::{Ownership, OwnershipChange};
+use crate::session::Standing;
+use crate::time::Now;
+use crate::wire::{
+    ACQUIRE, ACQUIRE_LEN_MAX, Acquire, ErrorCode, Farewell, First, HEARTBEAT, decode_first,
+};
+
+impl Engine {
+    /// Bytes of a session that has no claim yet.
+    pub(super) fn receive_first_frame(&mut self, index: u32, bytes: &[u8], now: Now) {
+        let Standing::Connected { partial_frame } = self.sessions[index].standing else {
+            unreachable!("only a connected session waits for its first frame");
+        };
+        if partial_frame == NONE {
+            match decode_first(bytes) {
+                Ok(First::Incomplete) => self.keep_partial_frame(index, bytes),
+                Ok(First::Complete { acquire, len }) => {
+                    self.claim(index, acquire, &bytes[len..], now);
+                }
+                Err(farewell) => self.end_with_error(index, farewell, now),
+            }
+            return;
+        }
+        // An incomplete frame is shorter than the longest one, so this takes at least one byte.
+        let mut frame = core::mem::take(&mut self.partial_frames[partial_frame as usize]);
+        let had = frame.len();
+        let taken = bytes.len().min(ACQUIRE_LEN_MAX - had);
+        frame.extend_from_slice(&bytes[..taken]);
+        match decode_first(&frame) {
+            Ok(First::Incomplete) => self.partial_frames[partial_frame as usize] = frame,
+            Ok(First::Complete { acquire, len }) => {
+                self.drop_partial_frame(index);
+                self.claim(index, acquire, &bytes[len - had..], now);
+            }
+            Err(farewell) => self.end_with_error(index, farewell, now),
+        }
+    }
+
+    fn keep_partial_frame(&mut self, index: u32, bytes: &[u8]) {
+        let place = self.partial_frames.insert(Vec::from(bytes));
+        let partial_frame = u32::try_from(place).expect("no more frames than sessions");
+        self.sessions[index].standing = Standing::Connected { partial_frame };
+    }
+
+    pub(super) fn drop_partial_frame(&mut self, index: u32) {
+        if let Standing::Connected { partial_frame } = &mut self.sessions[index].standing
+            && *partial_frame != NONE
+        {
+            self.partial_frames.remove(*partial_frame as usize);
+            *partial_frame = NONE;
+        }
+    }
+
+    fn claim(&mut self, index: u32, acquire: Acquire<'_>, rest: &[u8], now: Now) {
+        let Acquire { lease_ms, name } = acquire;
+        if self.config.lease_max_ms.is_some_and(|max| lease_ms > max) {
+            self.end_with_error(index, Farewell::new(ErrorCode::LEASE_TOO_LONG), now);
+            return;
+        }
+        debug_assert!(!self.shutting_down, "who is shut down has been told so");
+        let (lock, is_new) = self.locks.find_or_insert(name, index);
+        let session = &mut self.sessions[index];
+        session.begin_claim(lock, lease_ms, now.instant);
+        let deadline = session.lease_end();
+        self.deadlines.change(&mut self.sessions, index, deadline);
+        self.counts.connections_unclaimed -= 1;
+        if is_new {
+            self.counts.locks_held += 1;
+            self.grant(index, now);
+        } else {
+            self.locks.get_mut(lock).waiters.push_back(&mut self.sessions, index);
+            self.counts.waiters += 1;
+            self.owe(index, 1);
+        }
+        if !rest.is_empty() {
+            self.receive_heartbeats(index, rest, now);
+        }
+    }
+
+    /// Makes a session that is in no queue the holder of its lock. Does not restart the lease: a
+    /// waiter that died in the queue must not hold the lock for longer than it was silent before.
+    pub(super) fn grant(&mut self, index: u32, now: Now) {
+        let token = self.mint.mint(now.unix);
+        let session = &mut self.sessions[index];
+        session.standing = Standing::Acquired(token.into());
+        let wait = now.instant.since(session.since);
+        session.since = now.instant;
+        let (lock, peer) = (session.lock, session.peer);
+        self.locks.get_mut(lock).holder = index;
+        self.counts.acquires += 1;
+        self.changes.push_back(OwnershipChange {
+            lock: self.locks.get_mut(lock).name.clone(),
+            session: self.sessions.id(index),
+            peer,
+            token,
+            what: Ownership::Granted { wait },
+        });
+        self.owe(index, 1);
+    }
+
+    /// Bytes of a session with a claim: one answer for each heartbeat, and an end at the first byte
+    /// that is none.
+    pub(super) fn receive_heartbeats(&mut self, index: u32, bytes: &[u8], now: Now) {
+        let count = bytes.iter().position(|&byte| byte != HEARTBEAT).unwrap_or(bytes.len());
+        if let Ok(heartbeats @ 1..) = u32::try_from(count) {
+            self.sessions[index].last_seen = now.instant;
+            self.counts.heartbeats += u64::from(heartbeats);
+            self.owe(index, heartbeats);
+        }
+        match bytes.get(count) {
+            None => {}
+            Some(&ACQUIRE) => {
+                self.end_with_error(index, Farewell::new(ErrorCode::DUPLICATE_ACQUIRE), now);
+            }
+            Some(&byte) => self.end_with_error(index, Farewell::unknown_type(byte), now),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The three deadlines of a session, its lease, its first frame and a write that is stuck, in one
+//! heap; and the end of an ended session's connection as a fourth.
+
+use super::Engine;
+use crate::effect::{Effect, ReleaseReason};
+use crate::session::{Phase, SessionId, Standing};
+use crate::time::{Instant, Now};
+
+impl Engine {
+    /// When [`Engine::expire`] has something to do at the earliest, if nothing comes in before.
+    pub fn next_deadline(&mut self) -> Option<Instant> {
+        self.first_deadline().map(|(deadline, _)| deadline).filter(|&first| first < Instant::NEVER)
+    }
+
+    /// Works off the deadlines that have passed, at most `limit` of them, so that a mass of them
+    /// does not hold up everybody else. Whether there are more is for
+    /// [`Engine::next_deadline`] to say.
+    ///
+    /// All that had come in by `now` must have been given to the engine before.
+    pub fn expire(&mut self, now: Now, limit: usize) {
+        for _ in 0..limit {
+            match self.first_deadline() {
+                Some((deadline, index)) if deadline <= now.instant => self.pass(index, now),
+                _ => return,
+            }
+        }
+    }
+
+    /// The answer to [`Effect::Probe`] when there was nothing to be read.
+    pub fn silent(&mut self, id: SessionId, now: Now) {
+        if let Some(session) = self.sessions.get_mut(id)
+            && core::mem::take(&mut session.probing)
+        {
+            self.probed(id, now);
+        }
+    }
+
+    /// The heap's first deadline is only a lower bound for a claim that had heartbeats since it was
+    /// put there: those sink to where they belong.
+    fn first_deadline(&mut self) -> Option<(Instant, u32)> {
+        loop {
+            let (deadline, index) = self.deadlines.first()?;
+            let session = &self.sessions[index];
+            let restarts_its_lease = session.phase == Phase::Open
+                && !session.probing
+                && !matches!(session.standing, Standing::Connected { .. });
+            if !restarts_its_lease || session.lease_end() <= deadline {
+                return Some((deadline, index));
+            }
+            let lease_end = session.lease_end();
+            self.deadlines.change(&mut self.sessions, index, lease_end);
+        }
+    }
+
+    fn pass(&mut self, index: u32, now: Now) {
+        let session = &mut self.sessions[index];
+        match session.phase {
+            Phase::Open => {
+                // The heartbeat may have come while the whole server was stopped.
+                session.probing = true;
+                self.deadlines.change(&mut self.sessions, index, Instant::NEVER);
+                let id = self.sessions.id(index);
+                self.effects.push_back(Effect::Probe(id));
+            }
+            Phase::Blocked if now.instant < session.lease_end() => {
+                self.end_silently(index, ReleaseReason::IoTimeout, now);
+            }
+            Phase::Blocked | Phase::Unreachable => {
+                self.end_silently(index, ReleaseReason::Expired, now);
+            }
+            Phase::Finishing | Phase::FarewellSent | Phase::Draining => self.close(index),
+            Phase::Closed => unreachable!("a closed session has no deadline"),
+        }
+    }
+
+    /// All that there was to be read has been read.
+    pub(super) fn probed(&mut self, id: SessionId, now: Now) {
+        let session = &self.sessions[id.index];
+        if session.phase != Phase::Open {
+            return;
+        }
+        let is_claim = !matches!(session.standing, Standing::Connected { .. });
+        let deadline = if is_claim {
+            session.lease_end()
+        } else {
+            session.since.after(self.config.io_timeout)
+        };
+        if now.instant < deadline {
+            self.deadlines.change(&mut self.sessions, id.index, deadline);
+        } else {
+            self.counts.first_frame_timeouts += u64::from(!is_claim);
+            self.end_silently(id.index, ReleaseReason::Expired, now);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! How a claim ends, and how its connection ends after it: the lock is free at once, while the peer
+//! may still have to be told.
+
+use super::{DRAIN_MAX, DRAINED_MAX_BYTES, Engine};
+use crate::NONE;
+use crate::effect::{Effect, Ownership, OwnershipChange, ReleaseReason};
+use crate::lock_table::Lock;
+use crate::session::{Output, Phase, Standing};
+use crate::time::Now;
+use crate::wire::{ErrorClass, ErrorCode, Farewell};
+
+impl Engine {
+    /// Ends all sessions, and every one that still connects: each gets the ERROR
+    /// [`SHUTTING_DOWN`](ErrorCode::SHUTTING_DOWN), and nobody is granted anything on the way.
+    pub fn shut_down(&mut self, now: Now) {
+        self.shutting_down = true;
+        let mut next = 0;
+        while let Some(index) = self.sessions.next_used(next) {
+            next = index + 1;
+            if self.sessions[index].phase.is_alive() {
+                self.end_with_error(index, Farewell::new(ErrorCode::SHUTTING_DOWN), now);
+            }
+        }
+    }
+
+    /// Ends a session by an ERROR. Its code tells the reason.
+    pub(super) fn end_with_error(&mut self, index: u32, farewell: Farewell, now: Now) {
+        let reason = match farewell.code() {
+            ErrorCode::SHUTTING_DOWN => ReleaseReason::Shutdown,
+            code if code.class() == ErrorClass::ClientError => ReleaseReason::ProtocolError,
+            _ => ReleaseReason::Force,
+        };
+        self.counts.count_protocol_error(farewell.code());
+        let could_be_told = self.sessions[index].phase != Phase::Unreachable;
+        self.release(index, reason, now);
+        if could_be_told {
+            self.sessions[index].farewell = Some(farewell);
+            self.begin_to_finish(index, now);
+        } else {
+            self.close(index);
+        }
+    }
+
+    /// Ends a session whose peer is done, after it has had its answers.
+    pub(super) fn end_with_answers(&mut self, index: u32, now: Now) {
+        self.release(index, ReleaseReason::Graceful, now);
+        self.begin_to_finish(index, now);
+    }
+
+    /// Ends a session whose peer can't be told anything any more.
+    pub(super) fn end_by_peer(&mut self, index: u32, now: Now) {
+        self.end_silently(index, ReleaseReason::Graceful, now);
+    }
+
+    /// Ends a session, at whatever point it is, without a word.
+    pub(super) fn end_silently(&mut self, index: u32, reason: ReleaseReason, now: Now) {
+        if self.sessions[index].phase.is_alive() {
+            self.release(index, reason, now);
+        }
+        self.close(index);
+    }
+
+    /// Takes the session's lock, or its place in the queue, from it.
+    fn release(&mut self, index: u32, reason: ReleaseReason, now: Now) {
+        self.counts.connections -= 1;
+        let session = &self.sessions[index];
+        let lock = session.lock;
+        match session.standing {
+            Standing::Connected { .. } => {
+                self.counts.connections_unclaimed -= 1;
+                self.drop_partial_frame(index);
+            }
+            Standing::Waiting(_) => {
+                self.counts.waiters -= 1;
+                self.locks.get_mut(lock).waiters.remove(&mut self.sessions, index);
+                self.forget_if_idle(lock);
+            }
+            Standing::Acquired(token) => {
+                let (peer, held) = (session.peer, now.instant.since(session.since));
+                self.counts.count_release(reason);
+                self.changes.push_back(OwnershipChange {
+                    lock: self.locks.get_mut(lock).name.clone(),
+                    session: self.sessions.id(index),
+                    peer,
+                    token: token.into(),
+                    what: Ownership::Released { held, reason },
+                });
+                self.hand_over(lock, now);
+            }
+        }
+        let session = &mut self.sessions[index];
+        session.phase = Phase::Finishing;
+        session.probing = false;
+    }
+
+    /// The holder is gone: the lock goes to who has waited longest, or is forgotten.
+    fn hand_over(&mut self, lock: u32, now: Now) {
+        let Lock { holder, waiters, .. } = self.locks.get_mut(lock);
+        // On the way out nobody is promoted: the lock stays without a holder until its waiters
+        // have been told as well.
+        let next = if self.shutting_down { None } else { waiters.pop_front(&mut self.sessions) };
+        if let Some(next) = next {
+            self.counts.waiters -= 1;
+            self.grant(next, now);
+        } else {
+            *holder = NONE;
+            self.counts.locks_held -= 1;
+            self.forget_if_idle(lock);
+        }
+    }
+
+    fn forget_if_idle(&mut self, lock: u32) {
+        let Lock { holder, waiters, .. } = self.locks.get_mut(lock);
+        if *holder == NONE && waiters.is_empty() {
+            self.locks.remove(lock);
+        }
+    }
+
+    /// The claim is over; what the peer is owed has the io-timeout to reach it.
+    fn begin_to_finish(&mut self, index: u32, now: Now) {
+        let deadline = now.instant.after(self.config.io_timeout);
+        self.deadlines.change(&mut self.sessions, index, deadline);
+        self.go_on_finishing(index);
+    }
+
+    pub(super) fn go_on_finishing(&mut self, index: u32) {
+        self.ask_to_transmit(index);
+        if self.sessions[index].output == Output::Idle {
+            self.close(index);
+        }
+    }
+
+    /// The ERROR is on its way. To close now would make the kernel answer unread input with a
+    /// reset, and a reset destroys what the peer has not read yet.
+    pub(super) fn begin_to_drain(&mut self, index: u32, now: Now) {
+        let session = &mut self.sessions[index];
+        if session.hung_up {
+            self.close(index);
+            return;
+        }
+        session.phase = Phase::Draining;
+        session.owed = 0;
+        let deadline = now.instant.after(self.config.io_timeout.min(DRAIN_MAX));
+        self.deadlines.change(&mut self.sessions, index, deadline);
+        let id = self.sessions.id(index);
+        self.effects.push_back(Effect::ShutdownWrite(id));
+    }
+
+    pub(super) fn drain(&mut self, index: u32, bytes: &[u8]) {
+        let drained = &mut self.sessions[index].owed;
+        *drained = drained.saturating_add(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        if *drained >= DRAINED_MAX_BYTES {
+            self.close(index);
+        }
+    }
+
+    pub(super) fn close(&mut self, index: u32) {
+        self.sessions[index].phase = Phase::Closed;
+        self.deadlines.remove(&mut self.sessions, index);
+        let id = self.sessions.id(index);
+        self.effects.push_back(Effect::Close(id));
+    }
+}

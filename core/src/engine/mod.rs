@@ -1,0 +1,249 @@
+//! The lock server. Inputs are methods that take the present; what is to be done about them is
+//! asked for with [`Engine::poll_effect`], and when to come back at the latest with
+//! [`Engine::next_deadline`].
+//!
+//! What the driver owes the engine: everything that had come in by a moment is given to the engine
+//! before that moment is given to [`Engine::expire`]; effects are carried out in their order.
+
+mod administration;
+mod claim;
+mod deadline;
+mod ending;
+mod output;
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+use core::time::Duration;
+
+use slab::Slab;
+
+pub use administration::{ForceReleaseError, NoSuchWaiter};
+
+use crate::counts::Counts;
+use crate::effect::{Effect, OwnershipChange, Reading};
+use crate::fencing::TokenMint;
+use crate::lease_heap::LeaseHeap;
+use crate::lock_table::{HashKey, LockTable};
+use crate::session::{PeerAddress, Phase, Session, SessionId, SessionTable, Standing};
+use crate::time::Now;
+use crate::wire::{ACQUIRED_LEN, ErrorCode, Farewell};
+
+/// The most that is read away from a peer that was sent an ERROR.
+pub const DRAINED_MAX_BYTES: u32 = 1 << 20;
+
+/// The longest that is read away from a peer that was sent an ERROR.
+pub const DRAIN_MAX: Duration = Duration::from_secs(1);
+
+/// A session that is owed this many answers is not read from until some are sent: 64 KiB of them.
+pub const OWED_MAX: u32 = 7281;
+const _: () = assert!(OWED_MAX as usize == (64 << 10) / ACQUIRED_LEN);
+
+/// Locks that the table takes before it grows for the first time.
+const LOCKS_WITHOUT_GROWING: u32 = 1 << 15;
+
+/// What an engine is told once.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineConfig {
+    /// Connections at a time, with a claim or without one.
+    pub sessions_max: u32,
+    /// The time for the first frame, and for a write that is stuck.
+    pub io_timeout: Duration,
+    /// The longest lease, in milliseconds; without a limit of its own the protocol's holds.
+    pub lease_max_ms: Option<NonZeroU32>,
+    /// The secret of the hash over lock names.
+    pub hash_key: HashKey,
+}
+
+/// All sessions and locks of one event loop.
+#[derive(Debug)]
+pub struct Engine {
+    config: EngineConfig,
+    mint: Arc<TokenMint>,
+    sessions: SessionTable,
+    locks: LockTable,
+    deadlines: LeaseHeap,
+    /// First frames of which only a part has come.
+    partial_frames: Slab<Vec<u8>>,
+    effects: VecDeque<Effect>,
+    changes: VecDeque<OwnershipChange>,
+    counts: Counts,
+    /// Nothing is granted any more.
+    shutting_down: bool,
+}
+
+/// Why a connection can't be taken: every place is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableFull;
+
+impl Engine {
+    /// An engine without sessions. All engines of a server share one mint.
+    pub fn new(config: EngineConfig, mint: Arc<TokenMint>) -> Engine {
+        let locks = config.sessions_max.min(LOCKS_WITHOUT_GROWING) as usize;
+        Engine {
+            config,
+            mint,
+            sessions: SessionTable::new(config.sessions_max),
+            locks: LockTable::new(locks, config.hash_key),
+            deadlines: LeaseHeap::with_capacity(config.sessions_max as usize),
+            partial_frames: Slab::new(),
+            effects: VecDeque::new(),
+            changes: VecDeque::new(),
+            counts: Counts::default(),
+            shutting_down: false,
+        }
+    }
+
+    /// A peer has connected. It is to be read [once](Reading::Once).
+    ///
+    /// # Errors
+    /// If `sessions_max` connections are there, ended ones that are not forgotten yet included.
+    pub fn connect(&mut self, peer: PeerAddress, now: Now) -> Result<SessionId, TableFull> {
+        let session = Session::new(peer, now.instant);
+        let id = self.sessions.insert(session).ok_or(TableFull)?;
+        let deadline = now.instant.after(self.config.io_timeout);
+        self.deadlines.insert(&mut self.sessions, id.index, deadline);
+        self.counts.connections += 1;
+        self.counts.connections_unclaimed += 1;
+        if self.shutting_down {
+            self.refuse(id, ErrorCode::SHUTTING_DOWN, now);
+        }
+        Ok(id)
+    }
+
+    /// Ends a session with an ERROR for a reason that the engine can't know of.
+    pub fn refuse(&mut self, id: SessionId, code: ErrorCode, now: Now) {
+        if self.alive(id).is_some() {
+            self.end_with_error(id.index, Farewell::new(code), now);
+        }
+    }
+
+    /// Bytes have come from the peer. Whatever they are, they are read at `now`: a lease is
+    /// restarted at the moment at which its heartbeat is read, not when it was sent.
+    pub fn receive(&mut self, id: SessionId, bytes: &[u8], now: Now) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let probed = core::mem::take(&mut session.probing);
+        match session.phase {
+            Phase::Open | Phase::Blocked => match session.standing {
+                Standing::Connected { .. } => self.receive_first_frame(id.index, bytes, now),
+                Standing::Waiting(_) | Standing::Acquired(_) => {
+                    self.receive_heartbeats(id.index, bytes, now);
+                }
+            },
+            Phase::Draining => self.drain(id.index, bytes),
+            // The deadline is that of the write; what comes meanwhile has no meaning any more.
+            Phase::Unreachable | Phase::Finishing | Phase::FarewellSent | Phase::Closed => {}
+        }
+        if probed {
+            self.probed(id, now);
+        }
+    }
+
+    /// The peer will send nothing more: the claim is released. What is owed to it is still sent,
+    /// for it may have closed only one direction.
+    pub fn end_of_stream(&mut self, id: SessionId, now: Now) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        session.hung_up = true;
+        match session.phase {
+            Phase::Open => self.end_with_answers(id.index, now),
+            // Nothing is lost by not waiting for a peer that has left and does not read either.
+            Phase::Blocked | Phase::Unreachable => self.end_by_peer(id.index, now),
+            Phase::Draining => self.close(id.index),
+            Phase::Finishing | Phase::FarewellSent | Phase::Closed => {}
+        }
+    }
+
+    /// The peer has broken the connection off: nothing can be sent either.
+    pub fn disconnected(&mut self, id: SessionId, now: Now) {
+        if let Some(session) = self.sessions.get_mut(id)
+            && session.phase != Phase::Closed
+        {
+            session.hung_up = true;
+            self.end_by_peer(id.index, now);
+        }
+    }
+
+    /// The kernel has given up on the peer, which itself has closed nothing and may be alive behind
+    /// a cut network. If it holds a lock, it holds it until the lease ends, as it was promised.
+    pub fn unreachable(&mut self, id: SessionId, now: Now) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let is_holder = session.phase.is_alive() && session.token().is_some();
+        if is_holder {
+            session.phase = Phase::Unreachable;
+            session.probing = false;
+            let deadline = session.lease_end();
+            self.deadlines.change(&mut self.sessions, id.index, deadline);
+        } else {
+            self.disconnected(id, now);
+        }
+    }
+
+    /// How the connection is to be read now. It may change with everything that comes in for the
+    /// session, and with [`Engine::sent`] and [`Engine::send_blocked`].
+    pub fn reading(&self, id: SessionId) -> Reading {
+        let Some(session) = self.sessions.get(id) else {
+            return Reading::Off;
+        };
+        match session.phase {
+            _ if session.hung_up => Reading::Off,
+            Phase::Open => match session.standing {
+                Standing::Connected { .. } => Reading::Once,
+                _ if session.owed >= OWED_MAX => Reading::Off,
+                _ => Reading::Stream,
+            },
+            Phase::Finishing | Phase::FarewellSent | Phase::Draining => Reading::Stream,
+            Phase::Blocked | Phase::Unreachable | Phase::Closed => Reading::Off,
+        }
+    }
+
+    /// The driver has closed the connection as [`Effect::Close`] told it to, and nothing more will
+    /// come of it: the place may be used again. Returns whose it was.
+    ///
+    /// # Panics
+    /// If the engine has not asked for it.
+    pub fn forget(&mut self, id: SessionId) -> PeerAddress {
+        let session = self.sessions.get(id).expect("a session is forgotten once");
+        assert_eq!(session.phase, Phase::Closed, "only what was closed is forgotten");
+        assert_eq!(session.heap_position, crate::NONE);
+        self.sessions.remove(id.index).peer
+    }
+
+    /// The next thing that the driver is to do.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// The next change of an ownership, to be reported.
+    pub fn poll_change(&mut self) -> Option<OwnershipChange> {
+        self.changes.pop_front()
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Connections in the table, ended ones that are not forgotten yet included.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub(crate) fn locks(&self) -> &LockTable {
+        &self.locks
+    }
+
+    pub(crate) fn session(&self, index: u32) -> Option<&Session> {
+        self.sessions.at(index)
+    }
+
+    fn alive(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.sessions.get_mut(id).filter(|session| session.phase.is_alive())
+    }
+}
