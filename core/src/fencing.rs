@@ -3,7 +3,7 @@
 //!
 //! A token is the wall clock at the grant in units of 2^-20 seconds, or the last token and one if
 //! that is more. So nothing has to be kept on disk for tokens to grow over a restart, as long as
-//! the clock has not stepped back (`docs/fencing-tokens.md` has the bounds).
+//! the clock has not stepped back (`docs/guide/fencing-tokens.md` has the bounds).
 
 use core::fmt;
 use core::num::NonZeroU64;

@@ -1,0 +1,68 @@
+//! The only place where clocks are read.
+
+use monolock_core::time::{Instant, Now, UnixTime};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use thiserror::Error;
+
+/// The wall clock shows a time before 1970, so no token can be made of it.
+#[derive(Clone, Copy, Debug, Error)]
+#[error(
+    "the wall clock is before 1970, so fencing tokens can't grow over restarts: set the clock \
+     (for example with chronyd or timedatectl), then start again"
+)]
+pub struct BeforeEpoch;
+
+/// The monotonic clock for deadlines, and the wall clock for tokens.
+///
+/// A wall clock that is set to before 1970 while the server runs counts as 1970: tokens go on from
+/// the last one.
+pub fn now() -> Now {
+    Now { instant: monotonic(), unix: wall_clock().unwrap_or_default() }
+}
+
+/// The monotonic clock alone.
+pub fn monotonic() -> Instant {
+    instant(ClockId::Monotonic)
+}
+
+/// The wall clock.
+///
+/// # Errors
+/// If it shows a time before 1970.
+pub fn wall_clock() -> Result<UnixTime, BeforeEpoch> {
+    unix_time(clock_gettime(ClockId::Realtime))
+}
+
+/// The time since the machine was started, in which a suspended machine's sleep counts.
+pub fn since_boot() -> Instant {
+    instant(ClockId::Boottime)
+}
+
+fn instant(clock: ClockId) -> Instant {
+    let Timespec { tv_sec, tv_nsec } = clock_gettime(clock);
+    let (secs, nanos) = (tv_sec.cast_unsigned(), tv_nsec.cast_unsigned());
+    Instant::from_nanos(secs.saturating_mul(1_000_000_000).saturating_add(nanos))
+}
+
+fn unix_time(time: Timespec) -> Result<UnixTime, BeforeEpoch> {
+    let secs = u64::try_from(time.tv_sec).map_err(|_| BeforeEpoch)?;
+    let nanos = u32::try_from(time.tv_nsec).expect("the kernel keeps it below a second");
+    Ok(UnixTime::new(secs, nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_before_1970_is_an_error() {
+        assert!(unix_time(Timespec { tv_sec: -1, tv_nsec: 999_999_999 }).is_err());
+        assert!(unix_time(Timespec { tv_sec: 0, tv_nsec: 0 }).is_ok());
+    }
+
+    #[test]
+    fn the_monotonic_clock_does_not_go_back() {
+        let first = now();
+        assert!(now().instant >= first.instant);
+    }
+}

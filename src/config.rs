@@ -1,0 +1,409 @@
+//! The server's settings: a flag beats its environment variable, which beats the default. There is
+//! no file.
+
+use std::ffi::OsString;
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command};
+use monolock_core::wire::PROTOCOL_VERSION;
+use tracing::Level;
+
+use crate::duration::parse_duration;
+use crate::fatal::Fatal;
+
+/// One setting, as the command line, the help and the documentation know it.
+#[derive(Debug)]
+pub struct Flag {
+    /// Without dashes.
+    pub name: &'static str,
+    /// The environment variable that counts when the flag is not given.
+    pub variable: &'static str,
+    /// What counts when neither is given; `off` means that the feature is not used.
+    pub default: &'static str,
+    value_name: &'static str,
+    meaning: &'static str,
+}
+
+const OFF: &str = "off";
+
+/// Every setting there is.
+pub const FLAGS: [Flag; 6] = [
+    Flag {
+        name: "listen",
+        variable: "MONOLOCK_LISTEN_ADDRESS",
+        default: "0.0.0.0:7070",
+        value_name: "HOST:PORT",
+        meaning: "address for clients; [::]:7070 takes IPv4 and IPv6, port 0 any free port",
+    },
+    Flag {
+        name: "io-timeout",
+        variable: "MONOLOCK_IO_TIMEOUT",
+        default: "5s",
+        value_name: "DURATION",
+        meaning: "time for a connection's first frame, and for a write that is stuck",
+    },
+    Flag {
+        name: "max-lease",
+        variable: "MONOLOCK_MAX_LEASE",
+        default: OFF,
+        value_name: "DURATION",
+        meaning: "longest lease; a client that asks for more gets ERROR 0x19",
+    },
+    Flag {
+        name: "max-sessions-per-peer",
+        variable: "MONOLOCK_MAX_SESSIONS_PER_PEER",
+        default: OFF,
+        value_name: "NUMBER",
+        meaning: "most connections from one address; those above it get ERROR 0x03",
+    },
+    Flag {
+        name: "log-level",
+        variable: "MONOLOCK_LOG_LEVEL",
+        default: "info",
+        value_name: "LEVEL",
+        meaning: "debug, info, warn or error",
+    },
+    Flag {
+        name: "log-format",
+        variable: "MONOLOCK_LOG_FORMAT",
+        default: "text",
+        value_name: "FORMAT",
+        meaning: "text or json, one line an event, on stderr",
+    },
+];
+
+/// The settings of one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where clients connect to.
+    pub listen: SocketAddr,
+    /// The time for a first frame, and for a write that is stuck.
+    pub io_timeout: Duration,
+    /// The longest lease, in milliseconds.
+    pub lease_max_ms: Option<NonZeroU32>,
+    /// The most connections from one address.
+    pub sessions_per_peer_max: Option<NonZeroU32>,
+    /// The least important level that is logged.
+    pub log_level: Level,
+    /// What a line of the log looks like.
+    pub log_format: LogFormat,
+}
+
+/// What a line of the log looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Run the server.
+    Serve(Config),
+    /// Print this to stdout and be done.
+    Print(String),
+}
+
+/// Understands the command line, without the program's name, and the environment.
+///
+/// # Errors
+/// A line that names the flag or the variable that is wrong.
+pub fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: impl Fn(&str) -> Option<OsString>,
+) -> Result<Request, Fatal> {
+    let arguments = arguments.into_iter().map(with_two_dashes);
+    let matches = match command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) => {
+            return match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                    Ok(Request::Print(error.to_string()))
+                }
+                _ => Err(Fatal::usage(usage_line(&error))),
+            };
+        }
+    };
+    let matches = match matches.subcommand() {
+        Some((_, of_serve)) => Settings { outer: &matches, inner: Some(of_serve) },
+        None => Settings { outer: &matches, inner: None },
+    };
+    config(&|flag| matches.get(flag, &environment)).map(Request::Serve)
+}
+
+fn config(setting: &dyn Fn(&str) -> Result<Setting, Fatal>) -> Result<Config, Fatal> {
+    Ok(Config {
+        listen: setting("listen")?.parse(parse_address)?,
+        io_timeout: setting("io-timeout")?.parse(|text| match parse_duration(text) {
+            Ok(Duration::ZERO) => Err("must be more than nothing".into()),
+            Ok(timeout) => Ok(timeout),
+            Err(error) => Err(error.to_string()),
+        })?,
+        lease_max_ms: setting("max-lease")?.parse_unless_off(parse_lease_ms)?,
+        sessions_per_peer_max: setting("max-sessions-per-peer")?.parse_unless_off(|text| {
+            text.parse().map_err(|_| format!("not a number from 1 to {}", u32::MAX))
+        })?,
+        log_level: setting("log-level")?.parse(|text| match text {
+            "debug" => Ok(Level::DEBUG),
+            "info" => Ok(Level::INFO),
+            "warn" => Ok(Level::WARN),
+            "error" => Ok(Level::ERROR),
+            _ => Err("not a level: choose debug, info, warn or error".into()),
+        })?,
+        log_format: setting("log-format")?.parse(|text| match text {
+            "text" => Ok(LogFormat::Text),
+            "json" => Ok(LogFormat::Json),
+            _ => Err("not a format: choose text or json".into()),
+        })?,
+    })
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    const SHAPE: &str = "write it as HOST:PORT, for example 127.0.0.1:7070 or [::]:7070";
+    if let Some(port) = text.strip_prefix(':') {
+        let port = port.parse().map_err(|_| format!("not a port; {SHAPE}"))?;
+        return Ok((Ipv6Addr::UNSPECIFIED, port).into());
+    }
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let (host, port) = text.rsplit_once(':').ok_or(format!("not an address; {SHAPE}"))?;
+    let port: u16 = port.parse().map_err(|_| format!("not an address; {SHAPE}"))?;
+    if host.is_empty() || host.contains([':', '[', ']']) {
+        return Err(format!("not an address; {SHAPE}"));
+    }
+    let mut addresses = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| format!("the host can't be resolved ({error})"))?;
+    addresses.next().ok_or_else(|| "the host has no address".into())
+}
+
+fn parse_lease_ms(text: &str) -> Result<NonZeroU32, String> {
+    let lease = parse_duration(text).map_err(|error| error.to_string())?;
+    let lease_ms = u32::try_from(lease.as_millis()).ok().and_then(NonZeroU32::new);
+    lease_ms.ok_or_else(|| "a lease is 1ms at least and 2^32-1 ms at most".into())
+}
+
+/// A setting's text and where it stands.
+#[derive(Debug)]
+struct Setting {
+    text: String,
+    place: String,
+}
+
+impl Setting {
+    fn parse<T>(self, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T, Fatal> {
+        parse(&self.text).map_err(|wrong| {
+            Fatal::usage(format_args!("{}: {:?} is wrong: {wrong}", self.place, self.text))
+        })
+    }
+
+    fn parse_unless_off<T>(
+        self,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, Fatal> {
+        if self.text == OFF { Ok(None) } else { self.parse(parse).map(Some) }
+    }
+}
+
+/// The flags given before a subcommand, and those behind it.
+struct Settings<'a> {
+    outer: &'a ArgMatches,
+    inner: Option<&'a ArgMatches>,
+}
+
+impl Settings<'_> {
+    fn get(
+        &self,
+        name: &str,
+        environment: &impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Setting, Fatal> {
+        let flag = FLAGS.iter().find(|flag| flag.name == name).expect("every setting has a flag");
+        for matches in self.inner.iter().copied().chain([self.outer]) {
+            if matches.value_source(name) == Some(ValueSource::CommandLine)
+                && let Some(text) = matches.get_one::<String>(name)
+            {
+                return Ok(Setting { text: text.clone(), place: format!("--{name}") });
+            }
+        }
+        let place = flag.variable.to_owned();
+        match environment(flag.variable).filter(|value| !value.is_empty()) {
+            Some(value) => match value.into_string() {
+                Ok(text) => Ok(Setting { text, place }),
+                Err(_) => Err(Fatal::usage(format_args!("{place}: not UTF-8"))),
+            },
+            None => Ok(Setting { text: flag.default.to_owned(), place: format!("--{name}") }),
+        }
+    }
+}
+
+fn command() -> Command {
+    let serve = Command::new("serve")
+        .about("Run the server; the same as no command at all")
+        .args(flags())
+        .disable_help_flag(true)
+        .arg(help_flag());
+    Command::new("monolock")
+        .about("A server for named locks with fencing tokens.")
+        .version(VERSION)
+        .no_binary_name(true)
+        .disable_help_flag(true)
+        .disable_help_subcommand(true)
+        .args(flags())
+        .arg(help_flag())
+        .subcommand(serve)
+        .after_help(
+            "Every flag may be written -name value, -name=value, --name value or --name=value.\n\
+             A flag beats its variable, a variable its default; an empty variable is none.",
+        )
+}
+
+fn flags() -> impl Iterator<Item = Arg> {
+    FLAGS.iter().map(|flag| {
+        let Flag { name, variable, default, value_name, meaning } = flag;
+        Arg::new(name)
+            .long(name)
+            .value_name(value_name)
+            .help(format!("{meaning} [variable: {variable}] [default: {default}]"))
+            .overrides_with(name)
+            .allow_hyphen_values(false)
+    })
+}
+
+fn help_flag() -> Arg {
+    Arg::new("help").short('h').long("help").action(clap::ArgAction::HelpShort).help("Print this")
+}
+
+/// Version, commit and protocol, on one line.
+pub const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (commit ",
+    env!("MONOLOCK_COMMIT"),
+    ", protocol version 1)"
+);
+const _: () = assert!(PROTOCOL_VERSION == 1, "as VERSION says");
+
+/// `-listen` is as good as `--listen`; clap takes it for `-l -i -s …`.
+fn with_two_dashes(argument: OsString) -> OsString {
+    let Some(text) = argument.to_str() else {
+        return argument;
+    };
+    let Some(rest) = text.strip_prefix('-') else {
+        return argument;
+    };
+    let name = rest.split('=').next().unwrap_or(rest);
+    let is_long = FLAGS.iter().any(|flag| flag.name == name) || ["help", "version"].contains(&name);
+    if is_long { format!("--{rest}").into() } else { argument }
+}
+
+/// The first line of what clap has to say, which names the flag; the rest is usage and tips.
+fn usage_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    let line = line.strip_prefix("error: ").unwrap_or(line);
+    format!("{line}; see monolock --help")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Request, String> {
+        let environment = |name: &str| {
+            let (_, value) = variables.iter().find(|(variable, _)| *variable == name)?;
+            Some(OsString::from(value))
+        };
+        parse(arguments.iter().map(OsString::from), environment).map_err(|fatal| fatal.to_string())
+    }
+
+    fn config_with(arguments: &[&str], variables: &[(&str, &str)]) -> Config {
+        match parse_with(arguments, variables) {
+            Ok(Request::Serve(config)) => config,
+            other => panic!("no configuration: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_table() {
+        let config = config_with(&[], &[]);
+        assert_eq!(config.listen, "0.0.0.0:7070".parse().unwrap());
+        assert_eq!(config.io_timeout, Duration::from_secs(5));
+        assert_eq!(config.lease_max_ms, None);
+        assert_eq!(config.sessions_per_peer_max, None);
+        assert_eq!(config.log_level, Level::INFO);
+        assert_eq!(config.log_format, LogFormat::Text);
+    }
+
+    #[test]
+    fn every_spelling_of_a_flag_is_understood() {
+        for arguments in [
+            &["-io-timeout", "250ms"][..],
+            &["-io-timeout=250ms"],
+            &["--io-timeout", "250ms"],
+            &["--io-timeout=250ms"],
+            &["serve", "-io-timeout=250ms"],
+            &["-io-timeout=250ms", "serve"],
+            &["--io-timeout=1s", "--io-timeout=250ms"],
+            &["--io-timeout=1s", "serve", "--io-timeout=250ms"],
+        ] {
+            let config = config_with(arguments, &[("MONOLOCK_IO_TIMEOUT", "9s")]);
+            assert_eq!(config.io_timeout, Duration::from_millis(250), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn a_variable_beats_the_default_and_an_empty_one_is_none() {
+        let config = config_with(&[], &[("MONOLOCK_LISTEN_ADDRESS", "[::1]:1")]);
+        assert_eq!(config.listen, "[::1]:1".parse().unwrap());
+        let config = config_with(&[], &[("MONOLOCK_LISTEN_ADDRESS", "")]);
+        assert_eq!(config.listen, "0.0.0.0:7070".parse().unwrap());
+    }
+
+    #[test]
+    fn wrong_values_name_their_place() {
+        for (arguments, variables, place) in [
+            (&["--listen", "nowhere"][..], &[][..], "--listen"),
+            (&["--listen", "127.0.0.1:99999"], &[], "--listen"),
+            (&["--listen", "::1:7070"], &[], "--listen"),
+            (&["--io-timeout", "0s"], &[], "--io-timeout"),
+            (&["--io-timeout", "5"], &[], "--io-timeout"),
+            (&["--max-lease", "0s"], &[], "--max-lease"),
+            (&["--max-lease", "1200h"], &[], "--max-lease"),
+            (&["--max-sessions-per-peer", "0"], &[], "--max-sessions-per-peer"),
+            (&["--log-level", "loud"], &[], "--log-level"),
+            (&["--log-format", "xml"], &[], "--log-format"),
+            (&[], &[("MONOLOCK_LOG_FORMAT", "xml")], "MONOLOCK_LOG_FORMAT"),
+            (&["--nonsense"], &[], "--nonsense"),
+            (&["-nonsense"], &[], "-n"),
+            (&["--listen"], &[], "--listen"),
+            (&["fly"], &[], "fly"),
+        ] {
+            let line = parse_with(arguments, variables).expect_err("wrong");
+            assert!(line.contains(place), "{arguments:?}: {line}");
+            assert_eq!(line.lines().count(), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_port_alone_means_every_address() {
+        assert_eq!(parse_address(":7070"), Ok("[::]:7070".parse().unwrap()));
+        assert!(parse_address("localhost:7070").unwrap().ip().is_loopback());
+    }
+
+    #[test]
+    fn the_help_names_flags_variables_and_defaults() {
+        let Ok(Request::Print(help)) = parse_with(&["-h"], &[]) else { panic!("no help") };
+        for flag in &FLAGS {
+            assert!(help.contains(&format!("--{}", flag.name)), "{help}");
+            assert!(help.contains(flag.variable), "{help}");
+            assert!(help.contains(&format!("[default: {}]", flag.default)), "{help}");
+        }
+    }
+}

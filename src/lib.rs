@@ -1,0 +1,53 @@
+//! The lock server: [`monolock_core`] decides, [`monolock_ring`] moves bytes, this package joins
+//! the two and is the program around them.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`config`], [`duration`] | flags, environment, defaults |
+//! | [`driver`] | the event loop |
+//! | [`shards`], [`peer_limit`] | the loops as seen from outside; who may have a place in them |
+//! | [`listener`] | the listening socket and what accepted ones inherit |
+//! | [`control`] | the control plane: signals, the clock's watch, shutting down |
+//! | [`clock`], [`descriptors`], [`logging`], [`fatal`] | what the machine gives, and what if not |
+
+pub mod clock;
+pub mod config;
+pub mod control;
+pub mod descriptors;
+pub mod driver;
+pub mod duration;
+pub mod fatal;
+pub mod listener;
+pub mod logging;
+pub mod peer_limit;
+mod serve;
+pub mod shards;
+
+use std::env;
+use std::io::Write;
+use std::process::ExitCode;
+
+use crate::config::Request;
+use crate::control::signals;
+use crate::fatal::Fatal;
+
+/// The program.
+pub fn main() -> ExitCode {
+    run().unwrap_or_else(|fatal| {
+        // A closed stderr is no reason to end with another status.
+        let _ = writeln!(std::io::stderr(), "monolock: {fatal}");
+        fatal.exit_code()
+    })
+}
+
+fn run() -> Result<ExitCode, Fatal> {
+    let signals = signals::catch()
+        .map_err(|error| Fatal::dead_end(format_args!("cannot catch signals: {error}")))?;
+    match config::parse(env::args_os().skip(1), |variable| env::var_os(variable))? {
+        Request::Print(text) => {
+            let _ = write!(std::io::stdout(), "{text}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Request::Serve(config) => Ok(serve::serve(&config, signals)),
+    }
+}

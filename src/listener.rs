@@ -1,0 +1,87 @@
+//! The listening socket. Accepted sockets inherit its options, so they are set here once.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+
+use crate::fatal::Fatal;
+
+/// What one socket may hold of unread input and of unsent answers; the kernel doubles both numbers
+/// for its own bookkeeping. A claim's frames are a few bytes, and a million readers that don't read
+/// must not own the memory.
+const SOCKET_BUFFER_BYTES: usize = 16 << 10;
+
+/// Below the timers of the usual NAT and load balancers, which forget a silent connection after
+/// about five minutes, some after one.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(45);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 4;
+
+/// How long sent bytes may stay unacknowledged before the kernel gives up on the peer.
+const USER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// As many connections as the kernel lets wait; it cuts the number down to `net.core.somaxconn`.
+const BACKLOG: i32 = i32::MAX;
+
+/// Listens on `address`, on IPv4 as well if it is `[::]`.
+///
+/// # Errors
+/// A line that names the address and says what to do.
+pub fn listen(address: SocketAddr) -> Result<TcpListener, Fatal> {
+    let listener = match bind(address) {
+        // `:7070` on a machine without IPv6.
+        Err(error)
+            if error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+                && address.is_ipv6()
+                && address.ip().is_unspecified() =>
+        {
+            bind((Ipv4Addr::UNSPECIFIED, address.port()).into())
+        }
+        bound => bound,
+    };
+    listener.map_err(|error| Fatal::dead_end(cannot_listen(address, &error)))
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    // With it the address can be bound again while old connections are still in the kernel. Never
+    // SO_REUSEPORT: two servers on one address would be two lock services.
+    socket.set_reuse_address(true)?;
+    socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
+    socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new()
+            .with_time(KEEPALIVE_IDLE)
+            .with_interval(KEEPALIVE_INTERVAL)
+            .with_retries(KEEPALIVE_PROBES),
+    )?;
+    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> String {
+    let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another process, perhaps a second monolock, has this address: stop it, or choose \
+             another address with --listen"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "no interface of this machine has this address: choose another one with --listen"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need CAP_NET_BIND_SERVICE: grant it, or choose another port with \
+             --listen"
+        }
+        _ => "choose another address with --listen",
+    };
+    format!("cannot listen on {address}: {error}; {remedy}")
+}

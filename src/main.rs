@@ -1,0 +1,7 @@
+//! The `monolock` program; see the library of the same name.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    monolock::main()
+}

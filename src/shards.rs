@@ -1,0 +1,207 @@
+//! The server's event loops as everything outside them sees them: a list, also when it has one
+//! entry. Each is a thread with sessions and locks of its own, spoken to through its inbox.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc;
+
+use monolock_core::wire::ErrorCode;
+use monolock_ring::{Dealer, Waker};
+use tracing::warn;
+
+use crate::descriptors;
+use crate::peer_limit::PeerLimit;
+
+/// What an event loop can be told.
+#[derive(Debug)]
+pub enum Command {
+    /// A connection is dealt to it; a place is kept for it.
+    Connection {
+        /// The accepted socket.
+        socket: OwnedFd,
+        /// Where it comes from.
+        peer: SocketAddr,
+        /// The connection is one too many: this is what it is to be told.
+        refusal: Option<ErrorCode>,
+    },
+    /// Tell every session that the server shuts down, and end when all are gone.
+    ShutDown,
+}
+
+/// One event loop, from outside.
+#[derive(Clone, Debug)]
+pub struct ShardHandle {
+    inbox: mpsc::Sender<Command>,
+    waker: Waker,
+    places: Arc<Places>,
+}
+
+impl ShardHandle {
+    /// A handle to the loop that reads `inbox` and is woken by `waker`.
+    pub fn new(inbox: mpsc::Sender<Command>, waker: Waker, places: Arc<Places>) -> ShardHandle {
+        ShardHandle { inbox, waker, places }
+    }
+
+    /// Tells the loop something. It is lost if the loop has ended.
+    pub fn tell(&self, command: Command) {
+        if self.inbox.send(command).is_ok() {
+            self.waker.wake();
+        }
+    }
+}
+
+/// The places of one event loop's table of connections.
+///
+/// Only the acceptor takes places, one for each connection that it deals; only the loop gives them
+/// back. So a place that the acceptor sees free stays free for it.
+#[derive(Debug)]
+pub struct Places {
+    max: u32,
+    taken: AtomicU32,
+    /// Of those taken, the ones with a claim on a lock.
+    claimed: AtomicU32,
+    /// Accepted sockets that are still open under a number of the process's own.
+    numbered: AtomicU32,
+}
+
+impl Places {
+    /// All of `max` places are free.
+    pub fn new(max: u32) -> Places {
+        Places {
+            max,
+            taken: AtomicU32::new(0),
+            claimed: AtomicU32::new(0),
+            numbered: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether a connection may take a place. Those that have not sent their ACQUIRE never get the
+    /// last third of what is free of claims, so that a flood of silent connections can't keep a
+    /// claim from being made.
+    fn has_room(&self) -> bool {
+        let taken = self.taken.load(Ordering::SeqCst);
+        let claimed = self.claimed.load(Ordering::SeqCst).min(taken);
+        let unclaimed_max = u64::from(self.max - claimed) * 2;
+        taken < self.max && u64::from(taken - claimed) < unclaimed_max.div_ceil(3)
+    }
+
+    fn take(&self) {
+        self.taken.fetch_add(1, Ordering::SeqCst);
+        self.numbered.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The loop has put a dealt socket into its ring's table, or has dropped it.
+    pub fn socket_has_no_number(&self) {
+        self.numbered.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// The loop has `freed` connections less, and `claimed` of those that it has are claims. Returns
+    /// whether that is news, and there may be room where there was none.
+    pub fn publish(&self, freed: u32, claimed: u32) -> bool {
+        if freed == 0 && claimed == self.claimed.load(Ordering::SeqCst) {
+            return false;
+        }
+        self.claimed.store(claimed, Ordering::SeqCst);
+        self.taken.fetch_sub(freed, Ordering::SeqCst);
+        true
+    }
+}
+
+/// Descriptors that are kept back from clients, for whatever else the server has to open.
+const RESERVED_DESCRIPTORS: u64 = 32;
+
+/// Sockets on their way from the acceptor into a ring's table; more would only wait.
+const NUMBERED_MAX: u64 = 1024;
+
+/// Deals accepted connections round robin to the event loops that have room.
+#[derive(Debug)]
+pub struct RoundRobin {
+    shards: Vec<ShardHandle>,
+    next: usize,
+    peer_limit: Option<Arc<PeerLimit>>,
+    numbered_max: u32,
+    accept_errors: Arc<AtomicU64>,
+    last_warning: Option<std::time::Instant>,
+}
+
+impl RoundRobin {
+    /// Deals to these loops, in a process that may have `descriptors_max` descriptors.
+    pub fn new(
+        shards: Vec<ShardHandle>,
+        peer_limit: Option<Arc<PeerLimit>>,
+        descriptors_max: u64,
+        accept_errors: Arc<AtomicU64>,
+    ) -> RoundRobin {
+        let spare = descriptors_max.saturating_sub(descriptors::open() + RESERVED_DESCRIPTORS);
+        let numbered_max = u32::try_from(spare.clamp(1, NUMBERED_MAX)).expect("clamped");
+        RoundRobin { shards, next: 0, peer_limit, numbered_max, accept_errors, last_warning: None }
+    }
+}
+
+impl Dealer for RoundRobin {
+    fn has_room(&mut self) -> io::Result<bool> {
+        let numbered: u32 =
+            self.shards.iter().map(|shard| shard.places.numbered.load(Ordering::SeqCst)).sum();
+        if numbered >= self.numbered_max {
+            return Err(io::Error::other("the descriptors kept for connections are all in use"));
+        }
+        let count = self.shards.len();
+        let next = (0..count)
+            .map(|step| (self.next + step) % count)
+            .find(|&shard| self.shards[shard].places.has_room());
+        if let Some(next) = next {
+            self.next = next;
+        }
+        Ok(next.is_some())
+    }
+
+    fn deal(&mut self, socket: OwnedFd, peer: SocketAddr) {
+        let refusal = match &self.peer_limit {
+            Some(limit) if !limit.enter(peer.ip().to_canonical()) => {
+                Some(ErrorCode::TOO_MANY_SESSIONS)
+            }
+            _ => None,
+        };
+        let shard = &self.shards[self.next];
+        shard.places.take();
+        shard.tell(Command::Connection { socket, peer, refusal });
+        self.next = (self.next + 1) % self.shards.len();
+    }
+
+    fn accept_failed(&mut self, error: &io::Error) {
+        let errors = self.accept_errors.fetch_add(1, Ordering::Relaxed) + 1;
+        let now = std::time::Instant::now();
+        let is_quiet = |last: std::time::Instant| now - last >= std::time::Duration::from_secs(1);
+        if self.last_warning.is_none_or(is_quiet) {
+            self.last_warning = Some(now);
+            warn!(errors, "cannot accept a connection, will try again: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unclaimed_connections_get_two_thirds_of_what_no_claim_has() {
+        let places = Places::new(9);
+        for _ in 0..6 {
+            assert!(places.has_room());
+            places.take();
+        }
+        assert!(!places.has_room(), "the last third is for claims");
+        places.publish(0, 6);
+        for claimed in 6..9 {
+            assert!(places.has_room(), "with {claimed} claims");
+            places.take();
+            places.publish(0, claimed + 1);
+        }
+        assert!(!places.has_room(), "every place is taken");
+        places.publish(1, 8);
+        assert!(places.has_room());
+    }
+}
