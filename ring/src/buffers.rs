@@ -24,7 +24,8 @@ pub(crate) struct ReceiveBuffers {
 }
 
 impl ReceiveBuffers {
-    /// `count` is a power of two. The buffers are the kernel's once [`Self::entries`] is registered.
+    /// `count` is a power of two. The buffers are the kernel's once [`Self::entries`] are
+    /// registered with it.
     pub(crate) fn new(count: u16, len: u32) -> io::Result<ReceiveBuffers> {
         let entries = Mapping::new(usize::from(count) * size_of::<BufRingEntry>())?;
         let bytes = Mapping::new(usize::from(count) * len as usize)?;

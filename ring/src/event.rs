@@ -17,8 +17,8 @@ pub enum Event<'a> {
         /// At least one byte and at most `Config::buffer_len`, in stream order.
         bytes: &'a [u8],
     },
-    /// The peer has shut its write side; sending is still possible. Reading is off from here. It can
-    /// come twice when a probe and an armed receive both find the end.
+    /// The peer has shut its write side; sending is still possible. Reading is off from here. It
+    /// can come twice when a probe and an armed receive both find the end.
     EndOfStream {
         /// The connection whose stream ended.
         id: ConnectionId,
@@ -72,6 +72,11 @@ impl Errno {
     pub(crate) const BROKEN_PIPE: Errno = Errno(Code::PIPE.raw_os_error());
     pub(crate) const CANCELED: Errno = Errno(Code::CANCELED.raw_os_error());
     pub(crate) const NO_BUFFERS: Errno = Errno(Code::NOBUFS.raw_os_error());
+
+    /// Whether the peer has broken the connection off, as against the kernel having given up on it.
+    pub fn is_by_peer(self) -> bool {
+        [Code::CONNRESET, Code::PIPE].iter().any(|code| code.raw_os_error() == self.0)
+    }
 }
 
 impl From<Errno> for io::Error {

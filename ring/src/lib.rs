@@ -1,7 +1,7 @@
 //! The mechanics of an io_uring event loop for many small connections, and nothing of locks.
 //!
-//! One [`Ring`] belongs to one thread. The caller attaches sockets, asks for reads and sends, and in
-//! turns calls [`Ring::wait`] and drains [`Ring::next_event`]:
+//! One [`Ring`] belongs to one thread. The caller attaches sockets, asks for reads and sends, and
+//! in turns calls [`Ring::wait`] and drains [`Ring::next_event`]:
 //!
 //! ```no_run
 //! # use monolock_ring::{Config, ConnectionId, Event, Reading, Ring};
@@ -32,7 +32,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `ring` | the turn: submit, wait, reap, hand out |
-//! | `requests` | what the caller asks of a connection: attach, read, probe, send, shut down, close |
+//! | `requests` | what the caller asks of a connection: attach, read, probe, send, shut, close |
 //! | `connection` | the record of 16 bytes that a connection costs, and its table |
 //! | `event` | what is handed out |
 //! | `operation` | kernel operations and the `user_data` that names them |

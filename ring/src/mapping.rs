@@ -16,7 +16,7 @@ pub(crate) struct Mapping {
 impl Mapping {
     /// Maps `len` bytes, `len` > 0.
     pub(crate) fn new(len: usize) -> io::Result<Mapping> {
-        // SAFETY: a new private mapping at an address of the kernel's choice; nothing else is there.
+        // SAFETY: a new private mapping where the kernel chooses; nothing else is there.
         let start = unsafe {
             mmap_anonymous(
                 ptr::null_mut(),

@@ -63,13 +63,16 @@ impl Queues {
         }
     }
 
-    /// Submits what is queued and waits until there is a completion or the time has passed. None: no
-    /// limit; zero: runs what is ready to run, and doesn't sleep.
+    /// Submits what is queued and waits until there is a completion or the time has passed. None:
+    /// no limit; zero: runs what is ready to run, and doesn't sleep.
     pub(crate) fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.submit_backlog();
         let timeout = if self.backlog.is_empty() { timeout } else { Some(Duration::ZERO) };
         let result = match timeout {
             None => self.ring.submit_and_wait(1),
+            // Asking for many completions would run more than some 20 deferred items, but where
+            // there are fewer the kernel sleeps on a timer that has run out: 25 us, measured, and
+            // no less CPU a heartbeat where there are more.
             Some(Duration::ZERO) => self.enter_at_once(EnterFlags::GETEVENTS),
             Some(limit) => {
                 let limit = Timespec::from(limit);

@@ -21,7 +21,8 @@ impl Ring {
     pub fn attach(&mut self, id: ConnectionId, socket: OwnedFd) -> io::Result<()> {
         self.connections.assert_free(id);
         let registered = [socket.as_raw_fd()];
-        self.queues.ring().submitter().register_files_update(id.index, &registered)?;
+        let done = self.queues.ring().submitter().register_files_update(id.index, &registered)?;
+        assert_eq!(done, 1, "one socket was to be registered");
         self.connections.insert(id);
         Ok(())
     }
@@ -93,9 +94,9 @@ impl Ring {
         self.connections.is_sending(id)
     }
 
-    /// Shuts the write side once nothing is being sent, so that the peer sees the end of the stream.
-    /// Not answered; what fails here shows elsewhere. A worker thread of the kernel does it: plain
-    /// closing is cheaper and needs no shutdown before it.
+    /// Shuts the write side once nothing is being sent, so that the peer sees the end of the
+    /// stream. Not answered; what fails here shows elsewhere. A worker thread of the kernel does
+    /// it: plain closing is cheaper and needs no shutdown before it.
     pub fn shutdown_write(&mut self, id: ConnectionId) {
         let connection = self.connections.open(id);
         if connection.has(Flags::WRITE_SHUT) {

@@ -18,6 +18,13 @@ use crate::{ConnectionId, Errno, Event, Reading, Waker};
 ///
 /// The methods that take a [`ConnectionId`] panic when that connection isn't attached or has been
 /// closed, `close` excepted: the caller's tables and the ring's have parted then.
+///
+/// It can't leave its thread:
+///
+/// ```compile_fail
+/// fn leaves<T: Send>() {}
+/// leaves::<monolock_ring::Ring>();
+/// ```
 pub struct Ring {
     // The order of the fields matters: the queues go first, and with them the kernel's use of the
     // memory of the others.
@@ -115,8 +122,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Hands out the next thing that happened, or `None` when all that was reaped is handed out. The
-    /// bytes of `Received` are lent until the next call of any method.
+    /// Hands out the next thing that happened, or `None` when all that was reaped is handed out.
+    /// The bytes of `Received` are lent until the next call of any method.
     pub fn next_event(&mut self) -> Option<Event<'_>> {
         self.take_back_lent();
         let outcome = loop {
@@ -139,12 +146,12 @@ impl Ring {
         self.send_pool.in_use() as usize
     }
 
-    /// Whether nothing is known to be ready: no event is left, in the kernel neither, and nothing is
-    /// queued that could read.
+    /// Whether nothing is known to be ready: no event is left, in the kernel neither, and nothing
+    /// is queued that could read.
     ///
     /// Before a caller holds silence against a connection it must repeat `wait(ZERO)` and
-    /// `next_event` until this holds: an enter runs only about 20 of the deferred receives that have
-    /// data.
+    /// `next_event` until this holds: an enter runs only about 20 of the deferred receives that
+    /// have data.
     pub fn is_settled(&mut self) -> bool {
         self.ready.is_empty() && self.starved.is_empty() && self.queues.is_settled()
     }
@@ -155,8 +162,8 @@ impl Ring {
         }
     }
 
-    /// Lets those that found no buffer try again, as many as there are buffers. Only when all events
-    /// are handed out: then all buffers are back.
+    /// Lets those that found no buffer try again, as many as there are buffers. Only when all
+    /// events are handed out: then all buffers are back.
     fn feed_starved(&mut self) {
         if self.starved.is_empty() || !self.ready.is_empty() {
             return;
@@ -390,8 +397,8 @@ impl Ring {
         Outcome::Event(Event::Closed { id })
     }
 
-    /// A cancellation that found nothing. Either the receive's own end is on its way, or it was just
-    /// being run and must be cancelled again.
+    /// A cancellation that found nothing. Either the receive's own end is on its way, or it was
+    /// just being run and must be cancelled again.
     fn receive_not_cancelled(&mut self, completion: Completion) -> Option<Outcome> {
         let id = completion.id();
         let connection = self.connections.find(id)?;

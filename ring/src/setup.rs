@@ -25,8 +25,8 @@ pub struct Config {
     pub buffers: u16,
     /// Bytes in a receive buffer.
     pub buffer_len: u32,
-    /// Entries of the submission queue, rounded up to a power of two. More operations in a turn cost
-    /// one more system call for every time that it is full.
+    /// Entries of the submission queue, rounded up to a power of two. More operations in a turn
+    /// cost one more system call for every time that it is full.
     pub submissions: u32,
     /// Entries of the completion queue, rounded up to a power of two, and at least `submissions`.
     pub completions: u32,
@@ -130,7 +130,7 @@ pub(crate) fn step(step: &'static str) -> impl FnOnce(io::Error) -> SetupError {
 pub(crate) fn open(config: &Config) -> Result<(IoUring, ReceiveBuffers), SetupError> {
     assert!((1..=SLOTS_MAX).contains(&config.slots), "{config:?}");
     assert!(config.buffers.is_power_of_two() && config.buffers <= 1 << 15, "{config:?}");
-    assert!(config.buffer_len > 0, "{config:?}");
+    assert!(config.buffer_len > 0 && config.submissions > 0, "{config:?}");
     let ring = IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()

@@ -41,14 +41,17 @@ impl Engine {
         loop {
             let (deadline, index) = self.deadlines.first()?;
             let session = &self.sessions[index];
-            let restarts_its_lease = session.phase == Phase::Open
-                && !session.probing
-                && !matches!(session.standing, Standing::Connected { .. });
-            if !restarts_its_lease || session.lease_end() <= deadline {
+            let is_claim = !matches!(session.standing, Standing::Connected { .. });
+            let restarted = match session.phase {
+                Phase::Open if is_claim && !session.probing => session.lease_end(),
+                // Heartbeats that were read before reading stopped may come late.
+                Phase::Blocked => session.lease_end().min(self.write_deadlines[&index]),
+                _ => deadline,
+            };
+            if restarted <= deadline {
                 return Some((deadline, index));
             }
-            let lease_end = session.lease_end();
-            self.deadlines.change(&mut self.sessions, index, lease_end);
+            self.deadlines.change(&mut self.sessions, index, restarted);
         }
     }
 
@@ -62,7 +65,7 @@ impl Engine {
                 let id = self.sessions.id(index);
                 self.effects.push_back(Effect::Probe(id));
             }
-            Phase::Blocked if now.instant < session.lease_end() => {
+            Phase::Blocked if self.write_deadlines[&index] < session.lease_end() => {
                 self.end_silently(index, ReleaseReason::IoTimeout, now);
             }
             Phase::Blocked | Phase::Unreachable => {

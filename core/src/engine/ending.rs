@@ -63,6 +63,7 @@ impl Engine {
     /// Takes the session's lock, or its place in the queue, from it.
     fn release(&mut self, index: u32, reason: ReleaseReason, now: Now) {
         self.counts.connections -= 1;
+        self.write_deadlines.remove(&index);
         let session = &self.sessions[index];
         let lock = session.lock;
         match session.standing {

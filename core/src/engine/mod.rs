@@ -11,7 +11,7 @@ mod deadline;
 mod ending;
 mod output;
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
@@ -27,7 +27,7 @@ use crate::fencing::TokenMint;
 use crate::lease_heap::LeaseHeap;
 use crate::lock_table::{HashKey, LockTable};
 use crate::session::{PeerAddress, Phase, Session, SessionId, SessionTable, Standing};
-use crate::time::Now;
+use crate::time::{Instant, Now};
 use crate::wire::{ACQUIRED_LEN, ErrorCode, Farewell};
 
 /// The most that is read away from a peer that was sent an ERROR.
@@ -66,6 +66,9 @@ pub struct Engine {
     deadlines: LeaseHeap,
     /// First frames of which only a part has come.
     partial_frames: Slab<Vec<u8>>,
+    /// When the writes that are stuck run into the io-timeout. Few are, so that the sessions need
+    /// no room for it.
+    write_deadlines: BTreeMap<u32, Instant>,
     effects: VecDeque<Effect>,
     changes: VecDeque<OwnershipChange>,
     counts: Counts,
@@ -88,6 +91,7 @@ impl Engine {
             locks: LockTable::new(locks, config.hash_key),
             deadlines: LeaseHeap::with_capacity(config.sessions_max as usize),
             partial_frames: Slab::new(),
+            write_deadlines: BTreeMap::new(),
             effects: VecDeque::new(),
             changes: VecDeque::new(),
             counts: Counts::default(),
@@ -178,6 +182,7 @@ impl Engine {
         if is_holder {
             session.phase = Phase::Unreachable;
             session.probing = false;
+            self.write_deadlines.remove(&id.index);
             let deadline = session.lease_end();
             self.deadlines.change(&mut self.sessions, id.index, deadline);
         } else {

@@ -49,6 +49,7 @@ impl Engine {
         match session.phase {
             Phase::Blocked => {
                 session.phase = Phase::Open;
+                self.write_deadlines.remove(&id.index);
                 let deadline = session.lease_end();
                 self.deadlines.change(&mut self.sessions, id.index, deadline);
                 self.ask_to_transmit(id.index);
@@ -68,7 +69,9 @@ impl Engine {
         {
             session.phase = Phase::Blocked;
             session.probing = false;
-            let deadline = now.instant.after(self.config.io_timeout).min(session.lease_end());
+            let write_deadline = now.instant.after(self.config.io_timeout);
+            self.write_deadlines.insert(id.index, write_deadline);
+            let deadline = write_deadline.min(session.lease_end());
             self.deadlines.change(&mut self.sessions, id.index, deadline);
         }
     }
