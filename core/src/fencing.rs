@@ -94,7 +94,8 @@ impl TokenMint {
     }
 }
 
-/// The wall clock in units of 2^-20 seconds, in whole numbers only: a float has too few bits for it.
+/// The wall clock in units of 2^-20 seconds, in whole numbers only: a float has too few bits for
+/// it.
 const fn clock_number(wall_clock: UnixTime) -> u64 {
     let fraction = ((wall_clock.subsec_nanos() as u64) << TOKEN_FRACTION_BITS) / NANOS_PER_SEC;
     (wall_clock.secs() << TOKEN_FRACTION_BITS) | fraction

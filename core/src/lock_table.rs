@@ -1,4 +1,5 @@
-//! Names to locks. A lock is in the table for as long as it has a holder; an idle one costs nothing.
+//! Names to locks. A lock is in the table for as long as it has a holder; an idle one costs
+//! nothing.
 
 use core::hash::Hasher;
 
