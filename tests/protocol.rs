@@ -1,0 +1,101 @@
+//! The wire protocol, byte by byte, against any server that speaks version 1.
+//!
+//! By default the server is the real binary of this package. `MONOLOCK_TEST_ADDR=HOST:PORT` names
+//! another one that runs already; what it was told as the io-timeout goes into
+//! `MONOLOCK_TEST_IO_TIMEOUT_MS` (5000 if not set). Nothing here depends on anything else of the
+//! server's: each test uses lock names that no other test and no other run uses.
+//!
+//! | file | topic |
+//! |---|---|
+//! | `grants.rs` | who gets a lock, and with which token |
+//! | `queue.rs` | first in, first out; promotion as a push; leaving the queue |
+//! | `leases.rs` | silence ends a session, and nothing else of the kind does |
+//! | `heartbeats.rs` | one answer each, in order |
+//! | `framing.rs` | frames split and glued at every byte |
+//! | `errors.rs` | each ERROR, at the byte where it is due |
+//! | `farewell.rs` | an ERROR reaches its client; what an erring client can't do |
+//! | `names.rs` | what is a name, and which names are the same |
+//! | `stalled_peers.rs` | peers that don't finish a frame or don't read |
+
+mod harness;
+
+#[path = "protocol/errors.rs"]
+mod errors;
+#[path = "protocol/farewell.rs"]
+mod farewell;
+#[path = "protocol/framing.rs"]
+mod framing;
+#[path = "protocol/grants.rs"]
+mod grants;
+#[path = "protocol/heartbeats.rs"]
+mod heartbeats;
+#[path = "protocol/leases.rs"]
+mod leases;
+#[path = "protocol/names.rs"]
+mod names;
+#[path = "protocol/queue.rs"]
+mod queue;
+#[path = "protocol/stalled_peers.rs"]
+mod stalled_peers;
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use harness::server::{Launch, Server};
+
+/// The io-timeout of our own server: short, because tests wait for it, and yet long enough that no
+/// busy machine lets a client that does its part run into it.
+const OWN_IO_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The server under test.
+struct Subject {
+    address: SocketAddr,
+    /// When it gives up a peer that doesn't finish its first frame or doesn't read.
+    io_timeout: Duration,
+    /// The process, if it is ours.
+    _process: Option<Server>,
+}
+
+/// The server that the tests of this process share.
+#[track_caller]
+fn server() -> Arc<Subject> {
+    // The last test that uses it ends it: a static is never dropped and would leave it running.
+    static SHARED: Mutex<Weak<Subject>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let subject = Arc::new(foreign_subject().unwrap_or_else(own_subject));
+        *shared = Arc::downgrade(&subject);
+        subject
+    })
+}
+
+fn foreign_subject() -> Option<Subject> {
+    let address = std::env::var("MONOLOCK_TEST_ADDR").ok()?;
+    let io_timeout_ms = match std::env::var("MONOLOCK_TEST_IO_TIMEOUT_MS") {
+        Ok(text) => text.parse().expect("MONOLOCK_TEST_IO_TIMEOUT_MS is a number"),
+        Err(_) => 5000,
+    };
+    let mut addresses = address.to_socket_addrs().expect("MONOLOCK_TEST_ADDR is HOST:PORT");
+    Some(Subject {
+        address: addresses.next().expect("MONOLOCK_TEST_ADDR has an address"),
+        io_timeout: Duration::from_millis(io_timeout_ms),
+        _process: None,
+    })
+}
+
+fn own_subject() -> Subject {
+    let io_timeout = format!("{}ms", OWN_IO_TIMEOUT.as_millis());
+    let process = Launch::on_loopback().args(["--io-timeout", &io_timeout]).start();
+    Subject { address: process.address(), io_timeout: OWN_IO_TIMEOUT, _process: Some(process) }
+}
+
+/// A lock name that nobody else uses, on a server that may be in other use too.
+fn unique_name() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+    format!("test/{}/{}/{count}", process::id(), now.as_nanos())
+}
