@@ -290,17 +290,15 @@ pub const VERSION: &str = concat!(
 );
 const _: () = assert!(PROTOCOL_VERSION == 1, "as VERSION says");
 
-/// `-listen` is as good as `--listen`; clap takes it for `-l -i -s …`.
+/// `-listen` is as good as `--listen`; clap takes it for `-l -i -s …`. One letter stays a short
+/// flag.
 fn with_two_dashes(argument: OsString) -> OsString {
-    let Some(text) = argument.to_str() else {
-        return argument;
-    };
-    let Some(rest) = text.strip_prefix('-') else {
-        return argument;
-    };
-    let name = rest.split('=').next().unwrap_or(rest);
-    let is_long = FLAGS.iter().any(|flag| flag.name == name) || ["help", "version"].contains(&name);
-    if is_long { format!("--{rest}").into() } else { argument }
+    match argument.to_str().and_then(|text| text.strip_prefix('-')) {
+        Some(rest) if rest.len() > 1 && rest.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+            format!("--{rest}").into()
+        }
+        _ => argument,
+    }
 }
 
 /// The first line of what clap has to say, which names the flag; the rest is usage and tips.
@@ -381,7 +379,7 @@ mod tests {
             (&["--log-format", "xml"], &[], "--log-format"),
             (&[], &[("MONOLOCK_LOG_FORMAT", "xml")], "MONOLOCK_LOG_FORMAT"),
             (&["--nonsense"], &[], "--nonsense"),
-            (&["-nonsense"], &[], "-n"),
+            (&["-nonsense"], &[], "-nonsense"),
             (&["--listen"], &[], "--listen"),
             (&["fly"], &[], "fly"),
         ] {

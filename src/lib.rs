@@ -6,9 +6,10 @@
 //! | [`config`], [`duration`] | flags, environment, defaults |
 //! | [`driver`] | the event loop |
 //! | [`shards`], [`peer_limit`] | the loops as seen from outside; who may have a place in them |
-//! | [`listener`] | the listening socket and what accepted ones inherit |
+//! | [`listener`], `passed_listener` | the listening socket and what accepted ones inherit |
 //! | [`control`] | the control plane: signals, the clock's watch, shutting down |
 //! | [`clock`], [`descriptors`], [`logging`], [`fatal`] | what the machine gives, and what if not |
+//! | `sys` | descriptors that the process was started with |
 
 pub mod clock;
 pub mod config;
@@ -19,9 +20,11 @@ pub mod duration;
 pub mod fatal;
 pub mod listener;
 pub mod logging;
+mod passed_listener;
 pub mod peer_limit;
 mod serve;
 pub mod shards;
+mod sys;
 
 use std::env;
 use std::io::Write;

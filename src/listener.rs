@@ -52,6 +52,27 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     // With it the address can be bound again while old connections are still in the kernel. Never
     // SO_REUSEPORT: two servers on one address would be two lock services.
     socket.set_reuse_address(true)?;
+    set_inherited_options(&socket)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Gives a socket that somebody else has bound, and that is listening already, what [`listen`]
+/// gives its own. Connections that wait in its queue keep the options that it had before.
+///
+/// # Errors
+/// The kernel's.
+pub fn adopt(socket: &Socket) -> io::Result<()> {
+    set_inherited_options(socket)?;
+    socket.set_nonblocking(true)?;
+    // On a listening socket this changes nothing but the length of its queue.
+    socket.listen(BACKLOG)
+}
+
+/// The options that accepted sockets have from their listener.
+fn set_inherited_options(socket: &Socket) -> io::Result<()> {
     socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
     socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
     socket.set_tcp_nodelay(true)?;
@@ -61,11 +82,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
             .with_interval(KEEPALIVE_INTERVAL)
             .with_retries(KEEPALIVE_PROBES),
     )?;
-    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))
 }
 
 fn cannot_listen(address: SocketAddr, error: &io::Error) -> String {

@@ -1,5 +1,6 @@
 //! From the settings to a running server.
 
+use std::env;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic;
@@ -22,7 +23,7 @@ use crate::driver::{Driver, Surroundings};
 use crate::fatal::Fatal;
 use crate::peer_limit::PeerLimit;
 use crate::shards::{Places, RoundRobin, ShardHandle};
-use crate::{clock, descriptors, listener, logging};
+use crate::{clock, descriptors, listener, logging, passed_listener};
 
 /// Event loops. One for now; everything outside them takes a list.
 const SHARDS: usize = 1;
@@ -46,7 +47,11 @@ pub(crate) fn serve(config: &Config, signals: Caught) -> ExitCode {
 fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     clock::wall_clock().map_err(Fatal::dead_end)?;
     let descriptors_max = descriptors::raise_limit();
-    let listener = listener::listen(config.listen)?;
+    let passed = passed_listener::take(|variable| env::var_os(variable))?;
+    let listener = match passed {
+        Some(listener) => listener,
+        None => listener::listen(config.listen)?,
+    };
     let address = listener.local_addr().map_err(no("the listener's address"))?;
     let bell = Bell::new().map_err(no("an eventfd"))?;
     let peer_limit = config.sessions_per_peer_max.map(|max| Arc::new(PeerLimit::new(max)));

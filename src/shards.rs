@@ -7,11 +7,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
+use monolock_core::time::Instant;
 use monolock_core::wire::ErrorCode;
 use monolock_ring::{Dealer, Waker};
 use tracing::warn;
 
+use crate::clock;
 use crate::descriptors;
 use crate::peer_limit::PeerLimit;
 
@@ -98,8 +101,8 @@ impl Places {
         self.numbered.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The loop has `freed` connections less, and `claimed` of those that it has are claims. Returns
-    /// whether that is news, and there may be room where there was none.
+    /// The loop has `freed` connections less, and `claimed` of those that it has are claims.
+    /// Returns whether that is news, and there may be room where there was none.
     pub fn publish(&self, freed: u32, claimed: u32) -> bool {
         if freed == 0 && claimed == self.claimed.load(Ordering::SeqCst) {
             return false;
@@ -116,6 +119,9 @@ const RESERVED_DESCRIPTORS: u64 = 32;
 /// Sockets on their way from the acceptor into a ring's table; more would only wait.
 const NUMBERED_MAX: u64 = 1024;
 
+/// A failing accept is said once in this time, with how often it has failed so far.
+const WARNING_PERIOD: Duration = Duration::from_secs(1);
+
 /// Deals accepted connections round robin to the event loops that have room.
 #[derive(Debug)]
 pub struct RoundRobin {
@@ -124,7 +130,7 @@ pub struct RoundRobin {
     peer_limit: Option<Arc<PeerLimit>>,
     numbered_max: u32,
     accept_errors: Arc<AtomicU64>,
-    last_warning: Option<std::time::Instant>,
+    last_warning: Option<Instant>,
 }
 
 impl RoundRobin {
@@ -173,9 +179,8 @@ impl Dealer for RoundRobin {
 
     fn accept_failed(&mut self, error: &io::Error) {
         let errors = self.accept_errors.fetch_add(1, Ordering::Relaxed) + 1;
-        let now = std::time::Instant::now();
-        let is_quiet = |last: std::time::Instant| now - last >= std::time::Duration::from_secs(1);
-        if self.last_warning.is_none_or(is_quiet) {
+        let now = clock::monotonic();
+        if self.last_warning.is_none_or(|last| now.since(last) >= WARNING_PERIOD) {
             self.last_warning = Some(now);
             warn!(errors, "cannot accept a connection, will try again: {error}");
         }
