@@ -199,6 +199,13 @@ struct Setting {
 }
 
 impl Setting {
+    fn new(value: OsString, place: String) -> Result<Setting, Fatal> {
+        match value.into_string() {
+            Ok(text) => Ok(Setting { text, place }),
+            Err(_) => Err(Fatal::usage(format_args!("{place}: not UTF-8"))),
+        }
+    }
+
     fn parse<T>(self, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T, Fatal> {
         parse(&self.text).map_err(|wrong| {
             Fatal::usage(format_args!("{}: {:?} is wrong: {wrong}", self.place, self.text))
@@ -228,18 +235,14 @@ impl Settings<'_> {
         let flag = FLAGS.iter().find(|flag| flag.name == name).expect("every setting has a flag");
         for matches in self.inner.iter().copied().chain([self.outer]) {
             if matches.value_source(name) == Some(ValueSource::CommandLine)
-                && let Some(text) = matches.get_one::<String>(name)
+                && let Some(value) = matches.get_one::<OsString>(name)
             {
-                return Ok(Setting { text: text.clone(), place: format!("--{name}") });
+                return Setting::new(value.clone(), format!("--{name}"));
             }
         }
-        let place = flag.variable.to_owned();
         match environment(flag.variable).filter(|value| !value.is_empty()) {
-            Some(value) => match value.into_string() {
-                Ok(text) => Ok(Setting { text, place }),
-                Err(_) => Err(Fatal::usage(format_args!("{place}: not UTF-8"))),
-            },
-            None => Ok(Setting { text: flag.default.to_owned(), place: format!("--{name}") }),
+            Some(value) => Setting::new(value, flag.variable.to_owned()),
+            None => Setting::new(flag.default.into(), format!("--{name}")),
         }
     }
 }
@@ -272,6 +275,8 @@ fn flags() -> impl Iterator<Item = Arg> {
             .long(name)
             .value_name(value_name)
             .help(format!("{meaning} [variable: {variable}] [default: {default}]"))
+            // What is not UTF-8 is refused where the flag's name is at hand.
+            .value_parser(clap::value_parser!(OsString))
             .overrides_with(name)
             .allow_hyphen_values(false)
     })
@@ -311,6 +316,8 @@ fn usage_line(error: &clap::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
 
     fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Request, String> {
@@ -387,6 +394,17 @@ mod tests {
             assert!(line.contains(place), "{arguments:?}: {line}");
             assert_eq!(line.lines().count(), 1, "{line}");
         }
+    }
+
+    #[test]
+    fn what_is_not_utf_8_is_refused_by_the_name_of_its_place() {
+        let value = OsString::from_vec(vec![b'5', 0xff]);
+        let mut argument = OsString::from("--io-timeout=");
+        argument.push(&value);
+        let by_flag = parse([argument], |_| None).expect_err("wrong");
+        assert_eq!(by_flag.to_string(), "--io-timeout: not UTF-8");
+        let by_variable = parse([], |_| Some(value.clone())).expect_err("wrong");
+        assert_eq!(by_variable.to_string(), "MONOLOCK_LISTEN_ADDRESS: not UTF-8");
     }
 
     #[test]

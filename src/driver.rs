@@ -22,12 +22,13 @@ use crate::peer_limit::PeerLimit;
 use crate::shards::{Command, Places};
 
 /// Deadlines that are passed in one turn. A mass of them is worked off in slices, between which
-/// everybody else is served.
-const DEADLINES_A_TURN: usize = 256;
+/// everybody else is served: the kernel hands out what has come in strictly in order and in small
+/// portions, so what the end of many sessions brings about would stand before a heartbeat.
+const DEADLINES_A_TURN: usize = 16;
 
 /// Turns for which passed deadlines wait until all that had come in is read. Under a load without
 /// end that would be never; each session is read once more before it is ended in any case.
-const UNSETTLED_TURNS_MAX: u32 = 64;
+const UNSETTLED_TURNS_MAX: u32 = 8;
 
 /// What an event loop needs of its surroundings.
 #[derive(Debug)]
@@ -53,6 +54,8 @@ pub struct Driver {
     shutting_down: bool,
     /// Places given back in this turn.
     freed: u32,
+    /// Dealt sockets that have lost their descriptor's number in this turn.
+    unnumbered: u32,
     /// Connections that the ring could not take.
     unattached: HashSet<SessionId>,
     /// Connections that the limit of their peer does not count.
@@ -70,6 +73,7 @@ impl Driver {
             unsettled_turns: 0,
             shutting_down: false,
             freed: 0,
+            unnumbered: 0,
             unattached: HashSet::new(),
             over_limit: HashSet::new(),
         }
@@ -179,7 +183,7 @@ impl Driver {
             .connect(peer.into(), self.now)
             .expect("the acceptor deals only what there is a place for");
         let attached = self.ring.attach(connection_of(session), socket);
-        self.around.places.socket_has_no_number();
+        self.unnumbered += 1;
         if refusal.is_some() {
             self.over_limit.insert(session);
         }
@@ -202,12 +206,14 @@ impl Driver {
     fn pass_deadlines(&mut self) {
         let is_due =
             self.engine.next_deadline().is_some_and(|deadline| deadline <= self.now.instant);
-        if !is_due {
-            self.unsettled_turns = 0;
-        } else if self.unsettled_turns < UNSETTLED_TURNS_MAX && !self.ring.is_settled() {
-            // Something that came in before the deadline may still be unread.
+        // Something that came in before the deadline may still be unread.
+        let may_wait = self.unsettled_turns < UNSETTLED_TURNS_MAX && !self.ring.is_settled();
+        if is_due && may_wait {
             self.unsettled_turns += 1;
-        } else {
+            return;
+        }
+        self.unsettled_turns = 0;
+        if is_due {
             self.engine.expire(self.now, DEADLINES_A_TURN);
         }
     }
@@ -246,7 +252,9 @@ impl Driver {
         let counts = self.engine.counts();
         let claimed = counts.connections - counts.connections_unclaimed;
         let claimed = u32::try_from(claimed).expect("no more than places");
-        if self.around.places.publish(std::mem::take(&mut self.freed), claimed) {
+        let freed = std::mem::take(&mut self.freed);
+        let unnumbered = std::mem::take(&mut self.unnumbered);
+        if self.around.places.publish(freed, unnumbered, claimed) {
             self.around.bell.ring();
         }
     }

@@ -96,19 +96,16 @@ impl Places {
         self.numbered.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The loop has put a dealt socket into its ring's table, or has dropped it.
-    pub fn socket_has_no_number(&self) {
-        self.numbered.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// The loop has `freed` connections less, and `claimed` of those that it has are claims.
-    /// Returns whether that is news, and there may be room where there was none.
-    pub fn publish(&self, freed: u32, claimed: u32) -> bool {
-        if freed == 0 && claimed == self.claimed.load(Ordering::SeqCst) {
+    /// The loop has `freed` connections less, has put `unnumbered` dealt sockets into its ring's
+    /// table or has dropped them, and `claimed` of the connections that it has are claims. Returns
+    /// whether that is news, and there may be room where there was none.
+    pub fn publish(&self, freed: u32, unnumbered: u32, claimed: u32) -> bool {
+        if freed == 0 && unnumbered == 0 && claimed == self.claimed.load(Ordering::SeqCst) {
             return false;
         }
         self.claimed.store(claimed, Ordering::SeqCst);
         self.taken.fetch_sub(freed, Ordering::SeqCst);
+        self.numbered.fetch_sub(unnumbered, Ordering::SeqCst);
         true
     }
 }
@@ -116,8 +113,9 @@ impl Places {
 /// Descriptors that are kept back from clients, for whatever else the server has to open.
 const RESERVED_DESCRIPTORS: u64 = 32;
 
-/// Sockets on their way from the acceptor into a ring's table; more would only wait.
-const NUMBERED_MAX: u64 = 1024;
+/// Sockets on their way from the acceptor into a ring's table. More would only wait there instead
+/// of in the kernel's queue.
+const NUMBERED_MAX: u32 = 1024;
 
 /// A failing accept is said once in this time, with how often it has failed so far.
 const WARNING_PERIOD: Duration = Duration::from_secs(1);
@@ -128,7 +126,8 @@ pub struct RoundRobin {
     shards: Vec<ShardHandle>,
     next: usize,
     peer_limit: Option<Arc<PeerLimit>>,
-    numbered_max: u32,
+    /// How many sockets there are descriptors for.
+    spare_descriptors: u64,
     accept_errors: Arc<AtomicU64>,
     last_warning: Option<Instant>,
 }
@@ -141,9 +140,16 @@ impl RoundRobin {
         descriptors_max: u64,
         accept_errors: Arc<AtomicU64>,
     ) -> RoundRobin {
-        let spare = descriptors_max.saturating_sub(descriptors::open() + RESERVED_DESCRIPTORS);
-        let numbered_max = u32::try_from(spare.clamp(1, NUMBERED_MAX)).expect("clamped");
-        RoundRobin { shards, next: 0, peer_limit, numbered_max, accept_errors, last_warning: None }
+        let in_use = descriptors::open() + RESERVED_DESCRIPTORS;
+        let spare_descriptors = descriptors_max.saturating_sub(in_use).max(1);
+        RoundRobin {
+            shards,
+            next: 0,
+            peer_limit,
+            spare_descriptors,
+            accept_errors,
+            last_warning: None,
+        }
     }
 }
 
@@ -151,8 +157,12 @@ impl Dealer for RoundRobin {
     fn has_room(&mut self) -> io::Result<bool> {
         let numbered: u32 =
             self.shards.iter().map(|shard| shard.places.numbered.load(Ordering::SeqCst)).sum();
-        if numbered >= self.numbered_max {
+        if u64::from(numbered) >= self.spare_descriptors {
             return Err(io::Error::other("the descriptors kept for connections are all in use"));
+        }
+        if numbered >= NUMBERED_MAX {
+            // Nothing is wanting: the loops are behind, and ring when they have caught up.
+            return Ok(false);
         }
         let count = self.shards.len();
         let next = (0..count)
@@ -189,6 +199,8 @@ impl Dealer for RoundRobin {
 
 #[cfg(test)]
 mod tests {
+    use monolock_ring::Ring;
+
     use super::*;
 
     #[test]
@@ -199,14 +211,33 @@ mod tests {
             places.take();
         }
         assert!(!places.has_room(), "the last third is for claims");
-        places.publish(0, 6);
+        places.publish(0, 0, 6);
         for claimed in 6..9 {
             assert!(places.has_room(), "with {claimed} claims");
             places.take();
-            places.publish(0, claimed + 1);
+            places.publish(0, 0, claimed + 1);
         }
         assert!(!places.has_room(), "every place is taken");
-        places.publish(1, 8);
+        places.publish(1, 0, 8);
         assert!(places.has_room());
+    }
+
+    #[test]
+    fn loops_that_are_behind_are_waited_for_and_want_no_descriptors() {
+        let ring = Ring::new(&monolock_ring::Config::default()).expect("io_uring");
+        let places = Arc::new(Places::new(20_000));
+        let (inbox, _) = mpsc::channel();
+        let shard = ShardHandle::new(inbox, ring.waker(), Arc::clone(&places));
+        let dealer = |descriptors_max| {
+            RoundRobin::new(vec![shard.clone()], None, descriptors_max, Arc::default())
+        };
+        let mut rich = dealer(20_000);
+        let mut poor = dealer(descriptors::open() + RESERVED_DESCRIPTORS + 100);
+        assert!(rich.has_room().expect("descriptors") && poor.has_room().expect("descriptors"));
+        (0..NUMBERED_MAX).for_each(|_| places.take());
+        assert!(!rich.has_room().expect("descriptors"), "it waits until the bell is rung");
+        assert!(poor.has_room().is_err(), "there is no descriptor to be had");
+        assert!(places.publish(0, NUMBERED_MAX, 0), "the bell is rung");
+        assert!(rich.has_room().expect("descriptors") && poor.has_room().expect("descriptors"));
     }
 }
