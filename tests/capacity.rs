@@ -9,9 +9,8 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit};
-
 use harness::client::{Client, Event};
+use harness::crowd::raise_open_file_limit;
 use harness::patience::{LONG_LEASE_MS, wait_until};
 use harness::procfs;
 use harness::server::{Launch, Server};
@@ -252,11 +251,4 @@ fn a_burst_of_connections_waits_in_the_queue_of_a_server_that_is_busy() {
 
 fn connect_many(server: SocketAddr, count: usize) -> Vec<Client> {
     (0..count).map(|_| Client::connect(server)).collect()
-}
-
-/// The clients' ends of the connections need descriptors too.
-fn raise_open_file_limit() {
-    let Rlimit { maximum, .. } = rustix::process::getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: maximum, maximum };
-    rustix::process::setrlimit(Resource::Nofile, raised).expect("raising a soft limit");
 }

@@ -46,9 +46,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use harness::server::{Launch, Server};
 
-/// The io-timeout of our own server: short, because tests wait for it, and yet long enough that no
-/// busy machine lets a client that does its part run into it.
-const OWN_IO_TIMEOUT: Duration = Duration::from_secs(2);
+/// The io-timeout of our own server for the tests in which it has no part, so long that a busy
+/// machine does not let them run into it.
+const OWN_IO_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The io-timeout of our own server for the tests that wait for it.
+const OWN_SHORT_IO_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The server under test.
 struct Subject {
@@ -59,14 +62,30 @@ struct Subject {
     _process: Option<Server>,
 }
 
+/// A server that tests share. The last test that uses it ends it: a static is never dropped and
+/// would leave it running.
+type Shared = Mutex<Weak<Subject>>;
+
 /// The server that the tests of this process share.
 #[track_caller]
 fn server() -> Arc<Subject> {
-    // The last test that uses it ends it: a static is never dropped and would leave it running.
-    static SHARED: Mutex<Weak<Subject>> = Mutex::new(Weak::new());
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    static SHARED: Shared = Mutex::new(Weak::new());
+    shared_server(&SHARED, OWN_IO_TIMEOUT)
+}
+
+/// The same for tests that wait for the io-timeout. If the server is a foreign one, the same one.
+#[track_caller]
+fn impatient_server() -> Arc<Subject> {
+    static SHARED: Shared = Mutex::new(Weak::new());
+    shared_server(&SHARED, OWN_SHORT_IO_TIMEOUT)
+}
+
+#[track_caller]
+fn shared_server(shared: &Shared, own_io_timeout: Duration) -> Arc<Subject> {
+    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
     shared.upgrade().unwrap_or_else(|| {
-        let subject = Arc::new(foreign_subject().unwrap_or_else(own_subject));
+        let subject = foreign_subject().unwrap_or_else(|| own_subject(own_io_timeout));
+        let subject = Arc::new(subject);
         *shared = Arc::downgrade(&subject);
         subject
     })
@@ -86,10 +105,10 @@ fn foreign_subject() -> Option<Subject> {
     })
 }
 
-fn own_subject() -> Subject {
-    let io_timeout = format!("{}ms", OWN_IO_TIMEOUT.as_millis());
-    let process = Launch::on_loopback().args(["--io-timeout", &io_timeout]).start();
-    Subject { address: process.address(), io_timeout: OWN_IO_TIMEOUT, _process: Some(process) }
+fn own_subject(io_timeout: Duration) -> Subject {
+    let argument = format!("{}ms", io_timeout.as_millis());
+    let process = Launch::on_loopback().args(["--io-timeout", &argument]).start();
+    Subject { address: process.address(), io_timeout, _process: Some(process) }
 }
 
 /// A lock name that nobody else uses, on a server that may be in other use too.

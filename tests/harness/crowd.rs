@@ -13,6 +13,7 @@ use rustix::time::Timespec;
 use socket2::SockRef;
 
 use super::client::Event;
+use super::own_port;
 use super::patience::PATIENCE;
 use super::wire::{self, Frame};
 
@@ -66,14 +67,20 @@ impl Crowd {
     ) -> Crowd {
         const AT_A_TIME: usize = 500;
         let mut crowd = Crowd::connect(server, 0);
+        let restart = Duration::from_millis(u64::from(lease_ms / 4));
+        let mut restarted = Instant::now();
         while crowd.len() < count {
-            let earlier = crowd.len();
-            crowd.heartbeat(0..earlier);
-            for number in earlier..count.min(earlier + AT_A_TIME) {
+            let mut asked = crowd.len();
+            if restarted.elapsed() > restart {
+                restarted = Instant::now();
+                crowd.heartbeat(0..asked);
+                asked = 0;
+            }
+            for number in crowd.len()..count.min(crowd.len() + AT_A_TIME) {
                 crowd.join(server);
                 crowd.send(number, &wire::acquire(name(number), lease_ms));
             }
-            crowd.expect_answers(0..crowd.len());
+            crowd.expect_answers(asked..crowd.len());
         }
         crowd
     }
@@ -82,9 +89,7 @@ impl Crowd {
     #[track_caller]
     pub(crate) fn join(&mut self, server: SocketAddr) -> usize {
         let number = self.members.len();
-        let stream = TcpStream::connect_timeout(&server, PATIENCE)
-            .unwrap_or_else(|error| panic!("connecting {number} to {server}: {error}"));
-        stream.set_nodelay(true).expect("setting TCP_NODELAY");
+        let stream = own_port::connect(server);
         stream.set_nonblocking(true).expect("setting non-blocking");
         let data = epoll::EventData::new_u64(number as u64);
         let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;

@@ -12,6 +12,7 @@
 pub(crate) mod bystanders;
 pub(crate) mod client;
 pub(crate) mod crowd;
+pub(crate) mod own_port;
 pub(crate) mod patience;
 pub(crate) mod procfs;
 pub(crate) mod server;

@@ -1,6 +1,7 @@
 //! What the kernel tells about the server's process and sockets.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -25,18 +26,14 @@ struct TcpSocket {
 /// How many connections to a listening IPv4 socket are complete but not accepted.
 #[track_caller]
 pub(crate) fn accept_queue_len(listener: SocketAddr) -> usize {
-    let sockets = tcp_sockets();
-    let listening =
-        sockets.iter().find(|socket| socket.state == LISTEN && socket.local == listener);
+    let listening = listening_sockets().find(|socket| socket.local == listener);
     listening.expect("somebody listens").receive_queue
 }
 
 /// Whether the server's end of this connection probes a peer that is silent.
 #[track_caller]
 pub(crate) fn has_keepalive(server: SocketAddr, client: SocketAddr) -> bool {
-    let sockets = tcp_sockets();
-    let connection =
-        sockets.iter().find(|socket| socket.local == server && socket.remote == client);
+    let connection = tcp_sockets().find(|socket| socket.local == server && socket.remote == client);
     connection.expect("the connection is open").timer == KEEPALIVE_TIMER
 }
 
@@ -46,9 +43,7 @@ pub(crate) fn listening_address(pid: Pid) -> Option<SocketAddr> {
         .into_iter()
         .filter_map(|(_, target)| target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok())
         .collect();
-    let listening = tcp_sockets()
-        .into_iter()
-        .find(|socket| socket.state == LISTEN && inodes.contains(&socket.inode));
+    let listening = listening_sockets().find(|socket| inodes.contains(&socket.inode));
     listening.map(|socket| socket.local)
 }
 
@@ -154,9 +149,16 @@ fn read(pid: Pid, file: &str) -> String {
     fs::read_to_string(format!("/proc/{}/{file}", pid.as_raw_nonzero())).expect("a running process")
 }
 
-fn tcp_sockets() -> Vec<TcpSocket> {
-    let table = fs::read_to_string("/proc/net/tcp").expect("the table of TCP sockets");
-    table.lines().skip(1).map(tcp_socket).collect()
+/// The kernel lists them before all others. Reading stops there: on a machine that is in other use
+/// too there can be very many others.
+fn listening_sockets() -> impl Iterator<Item = TcpSocket> {
+    tcp_sockets().take_while(|socket| socket.state == LISTEN)
+}
+
+fn tcp_sockets() -> impl Iterator<Item = TcpSocket> {
+    let table = File::open("/proc/net/tcp").expect("the table of TCP sockets");
+    let lines = BufReader::new(table).lines().skip(1);
+    lines.map(|line| tcp_socket(&line.expect("reading the table of TCP sockets")))
 }
 
 /// Reads a line of the form

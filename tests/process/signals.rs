@@ -3,9 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit, Signal};
+use rustix::process::Signal;
 
 use crate::harness::client::Client;
+use crate::harness::crowd::raise_open_file_limit;
 use crate::harness::patience::{LONG_LEASE_MS, PATIENCE};
 use crate::harness::procfs;
 use crate::harness::server::Launch;
@@ -107,11 +108,4 @@ fn a_server_that_was_stopped_for_longer_than_all_leases_expires_nobody_who_sent_
         owner.expect_held(*token);
     }
     waiters.iter_mut().for_each(Client::expect_queued);
-}
-
-/// Both ends of each connection need a descriptor, and only one of them is the server's.
-fn raise_open_file_limit() {
-    let Rlimit { maximum, .. } = rustix::process::getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: maximum, maximum };
-    rustix::process::setrlimit(Resource::Nofile, raised).expect("raising a soft limit");
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::harness::client::Client;
 use crate::harness::patience::{LONG_LEASE_MS, SILENCE, wait_until};
 use crate::harness::wire::{self, ACQUIRE, Frame, HEARTBEAT, code};
-use crate::{server, unique_name};
+use crate::{impatient_server, server, unique_name};
 
 /// What the server must at least take from a client after the ERROR.
 const DRAIN_BYTES: usize = 1 << 20;
@@ -146,7 +146,7 @@ fn a_waiter_that_errs_leaves_the_queue_at_once() {
 fn an_erring_client_that_never_hangs_up_is_cut_off() {
     // The end of the server's side is seen at once; that the whole connection is gone shows in that
     // the kernel refuses what the client sends.
-    let server = server();
+    let server = impatient_server();
     let mut client = Client::connect(server.address);
     client.send(&[0x7f]);
     client.expect_refusal(code::UNKNOWN_TYPE);
@@ -155,7 +155,7 @@ fn an_erring_client_that_never_hangs_up_is_cut_off() {
 
 #[test]
 fn an_erring_client_that_sends_for_ever_is_cut_off() {
-    let server = server();
+    let server = impatient_server();
     let mut client = Client::connect(server.address);
     let bytes = vec![0x7f; 64 << 10];
     let start = Instant::now();

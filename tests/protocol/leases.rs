@@ -13,7 +13,7 @@ use crate::{server, unique_name};
 const LEASES_MS: [u32; 8] = [1, 2, 7, 20, 50, 120, 300, 700];
 
 /// How much later than the lease's end a busy machine may tell us of it.
-const LATENESS_MAX: Duration = Duration::from_secs(3);
+const LATENESS_MAX: Duration = Duration::from_secs(8);
 
 /// Checks a time that began before the server can have begun to count.
 #[track_caller]
