@@ -9,10 +9,10 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
+use monolock_core::duration::parse_duration;
 use monolock_core::wire::PROTOCOL_VERSION;
 use tracing::Level;
 
-use crate::duration::parse_duration;
 use crate::fatal::Fatal;
 
 /// One setting, as the command line, the help and the documentation know it.

@@ -101,8 +101,8 @@ impl Driver {
     }
 
     fn time_to_sleep(&mut self) -> Option<Duration> {
-        let deadline = self.engine.next_deadline()?;
-        Some(deadline.since(clock::monotonic()))
+        let wake_at = self.engine.wake_at(self.now)?;
+        Some(wake_at.since(clock::monotonic()))
     }
 
     fn take_in(&mut self) {
@@ -204,8 +204,7 @@ impl Driver {
     }
 
     fn pass_deadlines(&mut self) {
-        let is_due =
-            self.engine.next_deadline().is_some_and(|deadline| deadline <= self.now.instant);
+        let is_due = self.engine.wake_at(self.now).is_some_and(|at| at <= self.now.instant);
         // Something that came in before the deadline may still be unread.
         let may_wait = self.unsettled_turns < UNSETTLED_TURNS_MAX && !self.ring.is_settled();
         if is_due && may_wait {

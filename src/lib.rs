@@ -3,7 +3,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`config`], [`duration`] | flags, environment, defaults |
+//! | [`config`] | flags, environment, defaults |
 //! | [`driver`] | the event loop |
 //! | [`shards`], [`peer_limit`] | the loops as seen from outside; who may have a place in them |
 //! | [`listener`], `passed_listener` | the listening socket and what accepted ones inherit |
@@ -16,7 +16,6 @@ pub mod config;
 pub mod control;
 pub mod descriptors;
 pub mod driver;
-pub mod duration;
 pub mod fatal;
 pub mod listener;
 pub mod logging;

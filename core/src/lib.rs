@@ -13,15 +13,19 @@
 //! | [`lock_table`] | names to locks; an idle lock is forgotten |
 //! | [`engine`] | all of it together: inputs in, effects out |
 //! | [`effect`] | what the engine asks of its driver, and what it reports |
+//! | [`duration`] | durations as flags take them |
 //! | [`counts`] | what the engine has counted |
 //! | [`snapshot`] | read-only views of locks and queues |
+//! | [`claim`] | the client's half: heartbeats, giving up, what the server's frames mean |
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+pub mod claim;
 pub mod counts;
+pub mod duration;
 pub mod effect;
 pub mod engine;
 pub mod fencing;

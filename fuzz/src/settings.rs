@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
 use monolock::config::{self, FLAGS, Request};
-use monolock::duration::parse_duration;
+use monolock_core::duration::parse_duration;
 
 /// Any text is a duration or is none, and any value of any flag is a configuration or one line that
 /// names the flag.

@@ -1,19 +1,27 @@
-//! Durations as the flags take them: `5s`, `250ms`, `1m30s`.
+//! Durations as the flags of every program here take them: `5s`, `250ms`, `1m30s`.
 
-use std::time::Duration;
-
-use thiserror::Error;
+use core::fmt;
+use core::time::Duration;
 
 /// Why a text is not a duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DurationError {
     /// Not a sequence of numbers with units.
-    #[error("not a duration: write it like 5s, 250ms or 1m30s")]
     Malformed,
     /// More than 2^64 nanoseconds, which is 584 years.
-    #[error("too long a duration")]
     TooLong,
 }
+
+impl fmt::Display for DurationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DurationError::Malformed => "not a duration: write it like 5s, 250ms or 1m30s",
+            DurationError::TooLong => "too long a duration",
+        })
+    }
+}
+
+impl core::error::Error for DurationError {}
 
 /// Reads one or more decimal numbers, each with a unit: `h`, `m`, `s`, `ms`, `us` (or `µs`), `ns`.
 /// A bare `0` is zero. There are no signs and no spaces.

@@ -1,0 +1,90 @@
+//! The course of a run, as all its threads see it: what is measured, and when it ends.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use monolock_core::time::Instant;
+
+const NANOS_PER_SEC: u64 = 1_000_000_000;
+
+/// Shared by all threads of a run.
+#[derive(Debug)]
+pub struct Course {
+    /// Nanoseconds of the clock; the end of time until it is decided.
+    measured_from: AtomicU64,
+    measured_until: AtomicU64,
+    /// Everything is to end now, measured or not.
+    abandoned: AtomicBool,
+    /// Sessions of the setup that stand, or have failed to.
+    pub settled: AtomicU64,
+    /// Sessions that are connected.
+    pub open: AtomicU64,
+    /// Whatever was recorded, for the progress line.
+    pub recorded: AtomicU64,
+    /// Sessions that ended unasked.
+    pub lost: AtomicU64,
+    /// Threads that have begun.
+    pub started: AtomicU64,
+}
+
+impl Course {
+    /// Nothing is measured yet.
+    pub fn new() -> Course {
+        Course {
+            measured_from: AtomicU64::new(u64::MAX),
+            measured_until: AtomicU64::new(u64::MAX),
+            abandoned: AtomicBool::new(false),
+            settled: AtomicU64::new(0),
+            open: AtomicU64::new(0),
+            recorded: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            started: AtomicU64::new(0),
+        }
+    }
+
+    /// Decides what is measured. In the future, so that all threads agree.
+    pub fn measure(&self, from: Instant, until: Instant) {
+        self.measured_until.store(until.as_nanos(), Ordering::SeqCst);
+        self.measured_from.store(from.as_nanos(), Ordering::SeqCst);
+    }
+
+    /// Ends measuring early.
+    pub fn end_at(&self, now: Instant) {
+        self.measured_until.fetch_min(now.as_nanos(), Ordering::SeqCst);
+    }
+
+    /// Ends everything at once.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether everything is to end at once.
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Whether something intended for this moment is measured.
+    pub fn is_measured(&self, intended: Instant) -> bool {
+        let nanos = intended.as_nanos();
+        nanos >= self.measured_from.load(Ordering::Relaxed)
+            && nanos < self.measured_until.load(Ordering::Relaxed)
+    }
+
+    /// Whether measuring is over.
+    pub fn is_over(&self, now: Instant) -> bool {
+        now.as_nanos() >= self.measured_until.load(Ordering::Relaxed)
+    }
+
+    /// Which second of the measured time this is. What comes in after its end is the last second's.
+    pub fn measured_second(&self, now: Instant) -> Option<u64> {
+        let from = self.measured_from.load(Ordering::Relaxed);
+        let until = self.measured_until.load(Ordering::Relaxed);
+        let nanos = now.as_nanos().min(until.saturating_sub(1)).checked_sub(from)?;
+        Some(nanos / NANOS_PER_SEC)
+    }
+}
+
+impl Default for Course {
+    fn default() -> Course {
+        Course::new()
+    }
+}

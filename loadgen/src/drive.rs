@@ -1,0 +1,551 @@
+//! One thread's sessions on its ring: opens them, keeps their heartbeats going, times and judges
+//! what the server says, and reports what has happened. What is to be opened and released when is
+//! the scenario's business.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use monolock_core::claim::{Due, Loss, News, Standing};
+use monolock_core::lease_heap::LeaseHeap;
+use monolock_core::time::Instant;
+use monolock_core::wire::{Acquire, HEARTBEAT, encode_acquire};
+use monolock_ring::{ConnectionId, Event, Reading, Ring};
+
+use crate::checker::{Checker, ServerEnd};
+use crate::clock;
+use crate::course::Course;
+use crate::lock_names::LockNames;
+use crate::phase::Phase;
+use crate::recorder::{Recorder, Timing};
+use crate::session::{SessionTable, Stage};
+use crate::source::{ConnectError, Source};
+
+/// How long to wait before trying again what a send in flight prevents.
+const SEND_PATIENCE: Duration = Duration::from_millis(1);
+
+/// Sessions that are opened before answers are read again.
+const OPENED_A_TURN: u32 = 64;
+
+/// The receive buffer of a session that is not going to read: small, so that it is soon full.
+const DEAF_BUFFER_BYTES: usize = 2048;
+
+/// Something that a scenario may want to go by. Sessions are named by their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// The claim has come into its queue.
+    Queued(u32),
+    /// The claim holds its lock.
+    Granted(u32),
+    /// The claim was ended by something other than the scenario. `Closed` follows.
+    Lost(u32),
+    /// The connection is gone, and the place free.
+    Closed(u32),
+    /// No connection could be begun for this lock.
+    Failed(u32),
+    /// A deaf session's flood has gone out.
+    Flooded(u32),
+    /// A deaf session's flood is stuck.
+    Stuck(u32),
+}
+
+/// What a drive was made for.
+#[derive(Debug)]
+pub struct DriveConfig {
+    /// Sessions at once.
+    pub sessions_max: u32,
+    /// Locks of this thread.
+    pub locks: u32,
+    /// The lease of all sessions.
+    pub lease_ms: NonZeroU32,
+    /// What the locks are called.
+    pub names: LockNames,
+    /// Where connections come from.
+    pub source: Source,
+    /// Whether connecting is recorded before measuring begins.
+    pub counts_setup: bool,
+}
+
+/// The last release of a lock, for timing how long it takes to change hands.
+#[derive(Clone, Copy, Debug)]
+struct Release {
+    intended: Instant,
+    begun: Instant,
+}
+
+/// What a receive has made of a claim, kept until the bytes are given back.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    index: u32,
+    before: Standing,
+    news: News,
+    confirmed_at: Instant,
+}
+
+/// One thread's sessions.
+#[expect(missing_debug_implementations, reason = "a ring is memory shared with the kernel")]
+pub struct Drive {
+    /// The course of the run.
+    pub course: Arc<Course>,
+    /// The sessions.
+    pub sessions: SessionTable,
+    /// What is recorded.
+    pub recorder: Recorder,
+    /// The judge.
+    pub checker: Checker,
+    /// What happened, in order, until the scenario takes it.
+    pub happenings: VecDeque<Happening>,
+    /// Sessions that ended unasked, by reason.
+    pub losses: BTreeMap<String, u64>,
+    /// What this process could not do, by reason.
+    pub own_limits: BTreeMap<String, u64>,
+    /// Heartbeats of the measured time that were answered.
+    pub heartbeats: u64,
+    /// Grants of the measured time.
+    pub grants: u64,
+    ring: Ring,
+    deadlines: LeaseHeap,
+    source: Source,
+    names: LockNames,
+    lease_ms: NonZeroU32,
+    releases: Vec<Option<Release>>,
+    heard: Vec<Heard>,
+    frame: Vec<u8>,
+    /// Sessions opened since the last wait.
+    opened: u32,
+}
+
+impl Drive {
+    /// No session is open. To be called on the ring's thread.
+    pub fn new(ring: Ring, config: DriveConfig, course: Arc<Course>) -> Drive {
+        let locks = config.locks as usize;
+        Drive {
+            course,
+            sessions: SessionTable::new(config.sessions_max, config.lease_ms),
+            recorder: Recorder::new(config.counts_setup),
+            checker: Checker::new(config.locks),
+            happenings: VecDeque::new(),
+            losses: BTreeMap::new(),
+            own_limits: BTreeMap::new(),
+            heartbeats: 0,
+            grants: 0,
+            ring,
+            deadlines: LeaseHeap::with_capacity(config.sessions_max as usize),
+            source: config.source,
+            names: config.names,
+            lease_ms: config.lease_ms,
+            releases: vec![None; locks],
+            heard: Vec::new(),
+            frame: Vec::new(),
+            opened: 0,
+        }
+    }
+
+    /// Whether a session may be opened: there is a place, and it isn't time to read answers.
+    pub fn may_open(&self) -> bool {
+        self.opened < OPENED_A_TURN && self.sessions.has_room()
+    }
+
+    /// Opens a session: connects and asks for the lock.
+    ///
+    /// # Panics
+    /// Unless [`Drive::may_open`].
+    pub fn open(&mut self, lock: u32, intended: Instant) {
+        self.open_with(lock, intended, None);
+    }
+
+    /// Opens a session that will not read much.
+    pub fn open_hard_of_hearing(&mut self, lock: u32, intended: Instant) {
+        self.open_with(lock, intended, Some(DEAF_BUFFER_BYTES));
+    }
+
+    fn open_with(&mut self, lock: u32, intended: Instant, buffer_bytes: Option<usize>) {
+        assert!(self.may_open(), "it is asked before");
+        self.opened += 1;
+        let begun = clock::now();
+        let socket = match self.source.connect(buffer_bytes) {
+            Ok(socket) => socket,
+            Err(error) => {
+                self.connect_failed(&error, lock, intended);
+                return;
+            }
+        };
+        let index = self.sessions.open(lock, intended, begun);
+        let id = self.sessions.connection(index);
+        if let Err(error) = self.ring.attach(id, socket) {
+            self.sessions.free(index);
+            self.connect_failed(&ConnectError::Descriptors(error), lock, intended);
+            return;
+        }
+        self.frame.clear();
+        let name = self.names.name(lock);
+        encode_acquire(Acquire { lease_ms: self.lease_ms, name: &name }, &mut self.frame);
+        let frame = &self.frame;
+        self.ring.send(id, |buffer| {
+            buffer[..frame.len()].copy_from_slice(frame);
+            frame.len()
+        });
+        self.ring.read(id, Reading::Stream);
+        self.course.open.fetch_add(1, Ordering::Relaxed);
+        self.schedule(index);
+    }
+
+    fn connect_failed(&mut self, error: &ConnectError, lock: u32, intended: Instant) {
+        self.recorder.fail(Phase::Connect, intended, &self.course);
+        let text = error.to_string();
+        if error.is_own_limit() {
+            *self.own_limits.entry(text).or_default() += 1;
+        } else {
+            *self.losses.entry(text).or_default() += 1;
+        }
+        self.course.lost.fetch_add(1, Ordering::Relaxed);
+        self.happenings.push_back(Happening::Failed(lock));
+    }
+
+    /// Lets a session hold its lock until then.
+    pub fn release_at(&mut self, index: u32, at: Instant) {
+        self.sessions.at(index).release_at = at;
+        self.schedule(index);
+    }
+
+    /// Releases a lock, or leaves its queue, by closing the connection. A session that the judge
+    /// wants to hear first is released a little later.
+    pub fn release(&mut self, index: u32, intended: Instant, now: Instant) {
+        let who = self.sessions.who(index);
+        if self.checker.is_witness(who) {
+            self.sessions.at(index).release_at = now.after(SEND_PATIENCE);
+            self.schedule(index);
+            return;
+        }
+        let session = self.sessions.at(index);
+        let lock = session.lock;
+        if session.is_holding() {
+            self.releases[lock as usize] = Some(Release { intended, begun: now });
+        }
+        self.checker.released(lock, who, now);
+        self.close(index);
+    }
+
+    /// Stops reading a session's answers. From here on nothing of it is judged.
+    pub fn turn_deaf(&mut self, index: u32, now: Instant) {
+        let who = self.sessions.who(index);
+        let session = self.sessions.at(index);
+        session.stage = Stage::Deaf;
+        let lock = session.lock;
+        self.checker.released(lock, who, now);
+        self.ring.read(self.sessions.connection(index), Reading::Off);
+        self.schedule(index);
+    }
+
+    /// Sends as many heartbeats as fit into one send, for a deaf session.
+    pub fn flood(&mut self, index: u32) {
+        let id = self.sessions.connection(index);
+        if !self.ring.is_sending(id) {
+            self.ring.send(id, |buffer| {
+                buffer.fill(HEARTBEAT);
+                buffer.len()
+            });
+        }
+    }
+
+    /// A deaf session whose answers were stuck was ended. Counted if that was in the measured time,
+    /// whenever they got stuck: it takes seconds.
+    pub fn record_cutoff(&mut self, stuck_since: Instant, now: Instant) {
+        let timing = Timing { intended: stuck_since, begun: stuck_since, done: now };
+        self.recorder.record_if(self.course.is_measured(now), Phase::Cutoff, timing);
+    }
+
+    /// Counts a session of the setup that stands now, or has failed to.
+    pub fn count_settled(&mut self, happening: Happening) {
+        let is_first = match happening {
+            Happening::Queued(index) | Happening::Granted(index) | Happening::Lost(index) => {
+                self.sessions.at(index).settle()
+            }
+            Happening::Failed(_) => true,
+            Happening::Closed(_) | Happening::Flooded(_) | Happening::Stuck(_) => false,
+        };
+        if is_first {
+            self.course.settled.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until something happens or a deadline of ours or `until` comes, and takes in what has
+    /// happened.
+    ///
+    /// # Errors
+    /// If the kernel refuses the ring what it granted at the start.
+    pub fn wait(&mut self, until: Instant) -> io::Result<()> {
+        let until = self.deadlines.first().map_or(until, |(first, _)| first.min(until));
+        // Who had to stop opening goes on at once.
+        let is_in_haste = self.opened == OPENED_A_TURN;
+        self.opened = 0;
+        let sleep = if is_in_haste { Duration::ZERO } else { until.since(clock::now()) };
+        self.ring.wait(Some(sleep))?;
+        // What is reaped has come by now. What is made of it takes longer, and that is our time.
+        let now = clock::now();
+        self.recorder.turn(now, &self.course)?;
+        self.take_in(now);
+        Ok(())
+    }
+
+    /// Does what is due: heartbeats, releases, giving up, and the judge's questions.
+    pub fn pass_deadlines(&mut self, now: Instant) {
+        while let Some((deadline, index)) = self.deadlines.first()
+            && deadline <= now
+        {
+            self.pass_deadline(index, now);
+        }
+        self.checker.turn(now);
+        for who in self.checker.take_questions() {
+            let Some(session) = self.sessions.find(who) else {
+                continue;
+            };
+            // If it can't be asked now, its next answer asks again.
+            let id = ConnectionId { index: who.index, generation: who.generation };
+            if session.stage == Stage::Open
+                && !self.ring.is_sending(id)
+                && session.claim.send_early(now)
+            {
+                session.heartbeat_due = now;
+                self.send_heartbeat(who.index);
+                self.schedule(who.index);
+            }
+        }
+    }
+
+    fn pass_deadline(&mut self, index: u32, now: Instant) {
+        let id = self.sessions.connection(index);
+        let session = self.sessions.at(index);
+        if session.release_at <= now {
+            let intended = session.release_at;
+            session.release_at = Instant::NEVER;
+            self.release(index, intended, now);
+            return;
+        }
+        if now < session.claim.give_up_at() && self.ring.is_sending(id) {
+            self.deadlines.change(&mut self.sessions, index, now.after(SEND_PATIENCE));
+            return;
+        }
+        let heartbeat_due = session.claim.heartbeat_at();
+        let before = session.claim.standing();
+        match session.claim.pass(now) {
+            Some(Due::Heartbeat) => {
+                session.heartbeat_due = heartbeat_due;
+                self.send_heartbeat(index);
+                self.schedule(index);
+            }
+            Some(Due::Lost(loss)) => self.lose(index, before, loss, now),
+            None => self.schedule(index),
+        }
+    }
+
+    fn send_heartbeat(&mut self, index: u32) {
+        self.ring.send(self.sessions.connection(index), |buffer| {
+            buffer[0] = HEARTBEAT;
+            1
+        });
+    }
+
+    fn take_in(&mut self, now: Instant) {
+        while let Some(event) = self.ring.next_event() {
+            match event {
+                Event::Received { id, mut bytes } => {
+                    let index = id.index;
+                    let session = self.sessions.at(index);
+                    if session.stage != Stage::Open {
+                        continue;
+                    }
+                    loop {
+                        let before = session.claim.standing();
+                        let Some(news) = session.claim.receive(&mut bytes, now) else {
+                            break;
+                        };
+                        let confirmed_at = session.claim.confirmed_at();
+                        self.heard.push(Heard { index, before, news, confirmed_at });
+                    }
+                    self.take_heard(now);
+                }
+                Event::EndOfStream { id } => self.cut(id.index, Loss::EndOfStream, now),
+                Event::ReceiveFailed { id, .. } => self.cut(id.index, Loss::Disconnected, now),
+                Event::SendFailed { id, error } => {
+                    if self.sessions.at(id.index).claim.standing() == Standing::Asking {
+                        let error = ConnectError::from(io::Error::from(error));
+                        *self.losses.entry(error.to_string()).or_default() += 1;
+                    }
+                    self.cut(id.index, Loss::Disconnected, now);
+                }
+                Event::Sent { id } => self.sent(id.index, now),
+                Event::SendBlocked { id } => {
+                    if self.sessions.at(id.index).stage == Stage::Deaf {
+                        self.happenings.push_back(Happening::Stuck(id.index));
+                    }
+                }
+                Event::Closed { id } => {
+                    self.sessions.free(id.index);
+                    self.course.open.fetch_sub(1, Ordering::Relaxed);
+                    self.happenings.push_back(Happening::Closed(id.index));
+                }
+                Event::Silent { .. } | Event::Woken => {}
+            }
+        }
+    }
+
+    fn sent(&mut self, index: u32, now: Instant) {
+        let session = self.sessions.at(index);
+        if session.stage == Stage::Deaf {
+            self.happenings.push_back(Happening::Flooded(index));
+        } else if session.claim.standing() == Standing::Asking {
+            let timing = Timing { intended: session.intended, begun: session.begun, done: now };
+            self.recorder.record(Phase::Connect, timing, &self.course);
+        }
+    }
+
+    fn cut(&mut self, index: u32, loss: Loss, now: Instant) {
+        let session = self.sessions.at(index);
+        if !session.is_alive() {
+            return;
+        }
+        let before = session.claim.standing();
+        session.claim.end(loss);
+        self.lose(index, before, loss, now);
+    }
+
+    fn take_heard(&mut self, now: Instant) {
+        let mut heard = std::mem::take(&mut self.heard);
+        for heard in heard.drain(..) {
+            match heard.news {
+                News::Queued => self.queued(heard.index, now),
+                News::Granted(_) => self.granted(heard, now),
+                News::Standing => self.confirmed(heard, now),
+                News::Lost(loss) => self.lose(heard.index, heard.before, loss, now),
+            }
+        }
+        self.heard = heard;
+    }
+
+    fn queued(&mut self, index: u32, now: Instant) {
+        let who = self.sessions.who(index);
+        let session = self.sessions.at(index);
+        let timing = Timing { intended: session.intended, begun: session.begun, done: now };
+        self.checker.queued(session.lock, who, now);
+        self.recorder.record(Phase::Acquire, timing, &self.course);
+        self.happenings.push_back(Happening::Queued(index));
+        self.schedule(index);
+    }
+
+    fn granted(&mut self, heard: Heard, now: Instant) {
+        let News::Granted(token) = heard.news else {
+            return;
+        };
+        let index = heard.index;
+        let who = self.sessions.who(index);
+        let session = self.sessions.at(index);
+        let lock = session.lock;
+        let timing = Timing { intended: session.intended, begun: session.begun, done: now };
+        if self.course.is_measured(now) {
+            self.grants += 1;
+        }
+        self.checker.granted(lock, who, token, session.begun, now);
+        let release = self.releases[lock as usize].take();
+        if heard.before == Standing::Queued {
+            self.recorder.record(Phase::Wait, timing, &self.course);
+            if let Some(Release { intended, begun }) = release {
+                let timing = Timing { intended, begun, done: now };
+                self.recorder.record(Phase::Handover, timing, &self.course);
+            }
+        } else {
+            self.recorder.record(Phase::Acquire, timing, &self.course);
+        }
+        self.course.recorded.fetch_add(1, Ordering::Relaxed);
+        self.happenings.push_back(Happening::Granted(index));
+        self.schedule(index);
+    }
+
+    fn confirmed(&mut self, heard: Heard, now: Instant) {
+        let who = self.sessions.who(heard.index);
+        let session = self.sessions.at(heard.index);
+        let intended = std::mem::replace(&mut session.heartbeat_due, Instant::NEVER);
+        // It may be a second answer to the ACQUIRE, or one to an older heartbeat, which can't be
+        // timed any more.
+        if intended != Instant::NEVER && heard.confirmed_at == session.claim.sent_at() {
+            let timing = Timing { intended, begun: heard.confirmed_at, done: now };
+            self.recorder.record(Phase::Heartbeat, timing, &self.course);
+            if self.course.is_measured(intended) {
+                self.heartbeats += 1;
+            }
+            self.course.recorded.fetch_add(1, Ordering::Relaxed);
+        }
+        self.checker.confirmed(who, heard.confirmed_at, now);
+        self.schedule(heard.index);
+    }
+
+    /// A claim is over that we didn't end.
+    fn lose(&mut self, index: u32, before: Standing, loss: Loss, now: Instant) {
+        let who = self.sessions.who(index);
+        let session = self.sessions.at(index);
+        let (lock, intended) = (session.lock, session.intended);
+        let is_deaf = session.stage == Stage::Deaf;
+        let end = ServerEnd {
+            loss,
+            confirmed_at: session.claim.confirmed_at(),
+            lease_ends_no_earlier_than: session.claim.lease_ends_no_earlier_than(),
+        };
+        if !is_deaf {
+            match loss {
+                // We end it, and the server may not have noticed anything.
+                Loss::Silence => self.checker.released(lock, who, now),
+                _ => self.checker.ended(lock, who, end, now),
+            }
+            let (phase, failed_at) = match before {
+                Standing::Asking => (Phase::Acquire, intended),
+                Standing::Queued => (Phase::Wait, now),
+                Standing::Holding(_) | Standing::Lost(_) => (Phase::Heartbeat, now),
+            };
+            self.recorder.fail(phase, failed_at, &self.course);
+            let text = describe_loss(before, loss, self.sessions.at(index).claim.reason());
+            *self.losses.entry(text).or_default() += 1;
+            self.course.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        self.happenings.push_back(Happening::Lost(index));
+        self.close(index);
+    }
+
+    fn close(&mut self, index: u32) {
+        self.sessions.at(index).stage = Stage::Closing;
+        self.ring.close(self.sessions.connection(index));
+        self.schedule(index);
+    }
+
+    fn schedule(&mut self, index: u32) {
+        let deadline = self.sessions.at(index).deadline();
+        if self.sessions.at(index).is_scheduled() {
+            self.deadlines.change(&mut self.sessions, index, deadline);
+        } else {
+            self.deadlines.insert(&mut self.sessions, index, deadline);
+        }
+    }
+}
+
+fn describe_loss(before: Standing, loss: Loss, reason: &[u8]) -> String {
+    let when = match before {
+        Standing::Asking => "before the first answer",
+        Standing::Queued => "in the queue",
+        Standing::Holding(_) | Standing::Lost(_) => "while holding",
+    };
+    let what = match loss {
+        Loss::Silence => "nothing confirmed for 0.8 of the lease".to_owned(),
+        Loss::EndOfStream => "closed by the server without a word".to_owned(),
+        Loss::Disconnected => "connection broken".to_owned(),
+        Loss::Refused(code) => {
+            // It is the server's text, and goes to a terminal.
+            let reason = String::from_utf8_lossy(reason).escape_debug().to_string();
+            format!("ERROR {code} ({reason})")
+        }
+        Loss::Unintelligible(unknown) => unknown.to_string(),
+        Loss::Contradiction => "an answer that contradicts an earlier one".to_owned(),
+    };
+    format!("{what}, {when}")
+}

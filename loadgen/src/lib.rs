@@ -1,0 +1,181 @@
+//! The load generator for lock servers of protocol version 1: it offers load by a plan, times what
+//! the server does, and judges it.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`command_line`], [`settings`], [`scenario`], [`expectation`] | what a run is told |
+//! | [`plan`], [`random`] | what is to happen when, drawn from the seed |
+//! | [`run`], [`worker`], [`course`] | a run and its threads |
+//! | [`script`] | what the scenarios do |
+//! | [`drive`], [`session`], [`source`], [`lock_names`] | sessions on a ring |
+//! | [`checker`], [`guard`] | the judge, and a resource that checks tokens |
+//! | [`phase`], [`recorder`] | what is timed |
+//! | [`results`], [`summary`], [`report`] | what comes out |
+//! | [`comparison`] | several results side by side |
+//! | [`preflight`], [`server_process`], [`procfs`] | the server, asked and looked at |
+//! | [`clock`], [`duration`], [`failure`] | time, and ends |
+
+pub mod checker;
+pub mod clock;
+pub mod command_line;
+pub mod comparison;
+pub mod course;
+pub mod drive;
+pub mod duration;
+pub mod expectation;
+pub mod failure;
+pub mod guard;
+pub mod lock_names;
+pub mod phase;
+pub mod plan;
+pub mod preflight;
+pub mod procfs;
+pub mod random;
+pub mod recorder;
+pub mod report;
+pub mod results;
+pub mod run;
+pub mod scenario;
+pub mod script;
+pub mod server_process;
+pub mod session;
+pub mod settings;
+pub mod source;
+pub mod summary;
+pub mod worker;
+
+use std::env;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::command_line::{FilesToCompare, Request};
+use crate::comparison::Comparison;
+use crate::failure::{Failure, Verdict};
+use crate::report::{console, hgrm, hlog, svg};
+use crate::results::Results;
+use crate::settings::{Outputs, Settings};
+
+/// The program.
+pub fn main() -> ExitCode {
+    let verdict = match command_line::parse(env::args_os().skip(1)) {
+        Ok(Request::Print(text)) => print(&text).map(|()| Verdict::Fine),
+        Ok(Request::Run(settings)) => load(&settings),
+        Ok(Request::Compare(comparison)) => compare(&comparison),
+        Err(failure) => Err(failure),
+    };
+    verdict
+        .unwrap_or_else(|failure| {
+            // A closed stderr is no reason to end with another status.
+            let _ = writeln!(io::stderr(), "monolock-loadgen: {failure}");
+            failure.verdict()
+        })
+        .into()
+}
+
+fn load(settings: &Settings) -> Result<Verdict, Failure> {
+    let interrupted = catch_interrupt()?;
+    // First of all, so that it is known whatever happens.
+    let _ = writeln!(io::stderr(), "seed {}", settings.load.seed);
+    let report = run::run(settings, &interrupted)?;
+    let results = summary::summarize(settings, report)
+        .map_err(|error| Failure::cut_short(format_args!("cannot sum up: {error}")))?;
+    let Outputs { csv, quiet, .. } = settings.outputs;
+    print(&match (csv, quiet) {
+        (true, _) => console::csv(&results),
+        (_, true) => console::quiet(&results),
+        _ => console::report(&results),
+    })?;
+    write_files(&settings.outputs, &results)?;
+    Ok(verdict(&results))
+}
+
+fn compare(files: &FilesToCompare) -> Result<Verdict, Failure> {
+    let read = |path: &PathBuf| match Results::read(path) {
+        Ok(results) => Ok((path.display().to_string(), results)),
+        Err(error) => Err(Failure::usage(format_args!("{} {error}", path.display()))),
+    };
+    let runs = files.paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let comparison = Comparison::new(runs);
+    print(&comparison.table())?;
+    if let Some(path) = &files.svg_out_file {
+        let picture = svg::of_comparison(&comparison);
+        write_file(path, |out| out.write_all(picture.as_bytes()))?;
+    }
+    Ok(Verdict::Fine)
+}
+
+/// What counts most comes first: a server that breaks locks, then a run that isn't whole.
+fn verdict(results: &Results) -> Verdict {
+    if results.violations() > 0 {
+        Verdict::InvariantBroken
+    } else if results.is_cut_short {
+        Verdict::CutShort
+    } else if results.expectations.iter().any(|expectation| !expectation.is_met) {
+        Verdict::ExpectationMissed
+    } else {
+        Verdict::Fine
+    }
+}
+
+/// INT and TERM end the measured time. A second INT ends the process; a second TERM doesn't, as
+/// `timeout` sends two.
+fn catch_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::flag;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    flag::register_conditional_shutdown(SIGINT, 128 + SIGINT, Arc::clone(&interrupted))
+        .and_then(|_| flag::register(SIGINT, Arc::clone(&interrupted)))
+        .and_then(|_| flag::register(SIGTERM, Arc::clone(&interrupted)))
+        .map_err(|error| Failure::cut_short(format_args!("cannot catch signals: {error}")))?;
+    Ok(interrupted)
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| Failure::cut_short(format_args!("cannot write to stdout: {error}")))
+}
+
+fn write_files(outputs: &Outputs, results: &Results) -> Result<(), Failure> {
+    if let Some(path) = &outputs.json_out_file {
+        let text = results.to_json().map_err(io::Error::other);
+        write_file(path, |out| out.write_all(text?.as_bytes()))?;
+    }
+    if let Some(path) = &outputs.svg_out_file {
+        let picture = svg::of_run(results);
+        write_file(path, |out| out.write_all(picture.as_bytes()))?;
+    }
+    if let Some(prefix) = &outputs.hdr_file_prefix {
+        for phase in &results.phases {
+            let path = with_suffix(prefix, &format!("-{}.hgrm", phase.name));
+            let histogram = phase.corrected.histogram().map_err(io::Error::other);
+            write_file(&path, |out| hgrm::write(&histogram?, out))?;
+        }
+        write_file(&with_suffix(prefix, ".hlog"), |out| hlog::write(results, out))?;
+    }
+    Ok(())
+}
+
+fn with_suffix(prefix: &Path, suffix: &str) -> PathBuf {
+    let mut path = prefix.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+fn write_file(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let write = || {
+        let mut out = BufWriter::new(File::create(path)?);
+        write(&mut out)?;
+        out.flush()
+    };
+    write().map_err(|error| {
+        Failure::cut_short(format_args!("cannot write {}: {error}", path.display()))
+    })
+}

@@ -1,0 +1,52 @@
+//! The parts of a claim's life that are timed.
+
+/// A part of a claim's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// From the intended start to the kernel's taking the ACQUIRE on an established connection.
+    Connect,
+    /// From the intended start to the first answer, WAITING or ACQUIRED.
+    Acquire,
+    /// From the intended start to ACQUIRED, for claims that were told WAITING before.
+    Wait,
+    /// From one holder's intended release to the next holder's knowing.
+    Handover,
+    /// From when a heartbeat was due to its answer.
+    Heartbeat,
+    /// From when a session's answers were stuck to the server's ending it.
+    Cutoff,
+}
+
+impl Phase {
+    /// In the order of a claim's life.
+    pub const ALL: [Phase; 6] = [
+        Phase::Connect,
+        Phase::Acquire,
+        Phase::Wait,
+        Phase::Handover,
+        Phase::Heartbeat,
+        Phase::Cutoff,
+    ];
+
+    /// Its word in reports, files and expectations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Connect => "connect",
+            Phase::Acquire => "acquire",
+            Phase::Wait => "wait",
+            Phase::Handover => "handover",
+            Phase::Heartbeat => "heartbeat",
+            Phase::Cutoff => "cutoff",
+        }
+    }
+
+    /// The phase with this name.
+    pub fn from_name(name: &str) -> Option<Phase> {
+        Phase::ALL.into_iter().find(|phase| phase.name() == name)
+    }
+
+    /// All names, for a message.
+    pub fn names() -> String {
+        Phase::ALL.map(Phase::name).join(", ")
+    }
+}

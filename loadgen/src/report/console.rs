@@ -1,0 +1,272 @@
+//! The report on the console: what ran, how long things took, what it cost, what was broken.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::checker::Invariant;
+use crate::duration;
+use crate::results::{PhaseResult, Results};
+use crate::scenario::Scenario;
+
+/// The report, in the order of the conventions.
+pub fn report(results: &Results) -> String {
+    let mut text = String::new();
+    // Writing to a String doesn't fail.
+    let _ = write_report(results, &mut text);
+    text
+}
+
+/// One line a phase.
+pub fn quiet(results: &Results) -> String {
+    let mut text = String::new();
+    for phase in &results.phases {
+        let Some([p50, p99]) = at(phase, [50.0, 99.0]) else {
+            continue;
+        };
+        let (name, count, errors) = (&phase.name, phase.count, phase.errors);
+        let max = phase.corrected.max_ms;
+        let _ = writeln!(
+            text,
+            "{name}: {count} at {rate:.1}/s, {errors} errors, p50 {p50:.3} ms, p99 {p99:.3} ms, \
+             max {max:.3} ms{loop_note}",
+            rate = phase.rate,
+            loop_note = loop_note(results),
+        );
+    }
+    let _ = write_limits(results, &mut text);
+    let _ = write_broken(results, &mut text);
+    let _ = write_expectations(results, &mut text);
+    text
+}
+
+/// The table of phases with quoted heads, times in milliseconds.
+pub fn csv(results: &Results) -> String {
+    let mut text = String::from(
+        "\"phase\",\"count\",\"rate\",\"errors\",\"avg_ms\",\"min_ms\",\"p50_ms\",\"p90_ms\",\
+         \"p99_ms\",\"p99.9_ms\",\"max_ms\",\"loop\"\n",
+    );
+    let kind = if results.parameters.is_open_loop { "open" } else { "closed" };
+    for phase in &results.phases {
+        let Some([p50, p90, p99, p999]) = at(phase, [50.0, 90.0, 99.0, 99.9]) else {
+            continue;
+        };
+        let PhaseResult { name, count, rate, errors, corrected, .. } = phase;
+        let (avg, min, max) = (corrected.mean_ms, corrected.min_ms, corrected.max_ms);
+        let _ = writeln!(
+            text,
+            "\"{name}\",{count},{rate:.1},{errors},{avg:.3},{min:.3},{p50:.3},{p90:.3},{p99:.3},\
+             {p999:.3},{max:.3},\"{kind}\"",
+        );
+    }
+    text
+}
+
+fn at<const N: usize>(phase: &PhaseResult, percentiles: [f64; N]) -> Option<[f64; N]> {
+    let histogram = phase.corrected.histogram().ok()?;
+    Some(percentiles.map(|percentile| crate::results::at(&histogram, percentile)))
+}
+
+fn loop_note(results: &Results) -> &'static str {
+    if results.parameters.is_open_loop { "" } else { " (closed loop)" }
+}
+
+fn write_report(results: &Results, text: &mut String) -> std::fmt::Result {
+    write_conditions(results, text)?;
+    write_limits(results, text)?;
+    writeln!(text)?;
+    write_phases(results, text)?;
+    write_percentiles(results, text)?;
+    write_shares(results, text)?;
+    write_losses(results, text)?;
+    write_invariants(results, text)?;
+    write_broken(results, text)?;
+    if !results.expectations.is_empty() {
+        writeln!(text)?;
+        write_expectations(results, text)?;
+    }
+    Ok(())
+}
+
+fn write_conditions(results: &Results, text: &mut String) -> std::fmt::Result {
+    let (parameters, environment) = (&results.parameters, &results.environment);
+    let show = |ms| duration::show(Duration::from_millis(ms));
+    writeln!(
+        text,
+        "monolock-loadgen {}: {}, seed {}",
+        environment.version, parameters.scenario, parameters.seed
+    )?;
+    writeln!(
+        text,
+        "  {} sessions, {} locks, lease {}, {} threads, measured {} after {} of warm-up",
+        parameters.sessions,
+        parameters.locks,
+        show(u64::from(parameters.lease_ms)),
+        parameters.threads,
+        show(parameters.duration_ms),
+        show(parameters.warmup_ms),
+    )?;
+    match (parameters.rate, parameters.is_open_loop) {
+        (Some(rate), _) => {
+            writeln!(text, "  open loop: {rate} operations a second, {}", parameters.arrivals)?;
+        }
+        (None, true) if parameters.scenario == Scenario::ConnectStorm.name() => writeln!(
+            text,
+            "  all at once: times count from the beginning of a storm, and include the load \
+             generator's own connecting, one by one in each thread"
+        )?,
+        (None, true) => writeln!(text, "  open loop: heartbeats are due by the lease")?,
+        (None, false) => writeln!(
+            text,
+            "  CLOSED LOOP: sessions wait for each other, so a slow server is asked less often"
+        )?,
+    }
+    writeln!(
+        text,
+        "  Linux {}, {} CPUs, {} descriptors; server {}",
+        environment.kernel,
+        environment.cpus,
+        environment.descriptors_max,
+        environment.server_address,
+    )?;
+    if environment.is_shared_with_server {
+        writeln!(
+            text,
+            "  The server is on this machine and shares its CPUs with the load generator: its \
+             latencies include that, and rates say nothing about its capacity."
+        )?;
+    }
+    Ok(())
+}
+
+fn write_phases(results: &Results, text: &mut String) -> std::fmt::Result {
+    let heads =
+        ["count", "per second", "errors", "avg", "min", "p50", "p90", "p99", "p99.9", "max"];
+    write!(text, "{:<10}", "phase, ms")?;
+    for head in heads {
+        write!(text, "{head:>11}")?;
+    }
+    writeln!(text)?;
+    for phase in &results.phases {
+        let Some(percentiles) = at(phase, [50.0, 90.0, 99.0, 99.9]) else {
+            continue;
+        };
+        let PhaseResult { name, count, rate, errors, corrected, .. } = phase;
+        write!(text, "{name:<10}{count:>11}{rate:>11.1}{errors:>11}")?;
+        if *count == 0 {
+            writeln!(text)?;
+            continue;
+        }
+        write!(text, "{:>11.3}{:>11.3}", corrected.mean_ms, corrected.min_ms)?;
+        for percentile in percentiles {
+            write!(text, "{percentile:>11.3}")?;
+        }
+        writeln!(text, "{:>11.3}{}", corrected.max_ms, loop_note(results))?;
+    }
+    if results.phases.is_empty() {
+        writeln!(text, "nothing was recorded")?;
+    }
+    Ok(())
+}
+
+/// The percentiles that were asked for and that the table doesn't have.
+fn write_percentiles(results: &Results, text: &mut String) -> std::fmt::Result {
+    for phase in &results.phases {
+        let mut percentiles: Vec<(f64, f64)> = phase
+            .corrected
+            .percentiles_ms
+            .iter()
+            .filter_map(|(percentile, ms)| Some((percentile.parse().ok()?, *ms)))
+            .filter(|(percentile, _)| ![50.0, 90.0, 99.0, 99.9, 100.0].contains(percentile))
+            .collect();
+        if percentiles.is_empty() || phase.count == 0 {
+            continue;
+        }
+        percentiles.sort_by(|a, b| a.0.total_cmp(&b.0));
+        write!(text, "  {}:", phase.name)?;
+        for (percentile, ms) in percentiles {
+            write!(text, " p{percentile} {ms:.3} ms")?;
+        }
+        writeln!(text)?;
+    }
+    Ok(())
+}
+
+fn write_shares(results: &Results, text: &mut String) -> std::fmt::Result {
+    writeln!(text)?;
+    if let Some(server) = &results.server {
+        write!(text, "server: ")?;
+        if let Some(us) = server.cpu_us_per_operation {
+            write!(text, "{us:.1} us of CPU a {}, ", server.operation)?;
+        }
+        if let Some(bytes) = server.resident_bytes_per_session {
+            write!(text, "{bytes:.0} resident bytes a session, ")?;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "bytes below 2^53")]
+        let megabytes = server.resident_bytes as f64 / 1e6;
+        writeln!(text, "{megabytes:.1} MB resident, {} descriptors", server.descriptors)?;
+    }
+    write!(text, "load generator: ")?;
+    if let Some(us) = results.own.cpu_us_per_operation {
+        write!(text, "{us:.1} us of CPU an operation, ")?;
+    }
+    writeln!(
+        text,
+        "busiest thread {:.0}%, begun late by {:.3} ms (p99)",
+        results.own.busiest_thread_ratio * 100.0,
+        results.own.slip_p99_ms
+    )
+}
+
+fn write_limits(results: &Results, text: &mut String) -> std::fmt::Result {
+    for limit in &results.limits {
+        writeln!(text, "NOT A CLEAN RESULT: {limit}")?;
+    }
+    Ok(())
+}
+
+fn write_losses(results: &Results, text: &mut String) -> std::fmt::Result {
+    for (reason, count) in &results.losses {
+        writeln!(text, "lost: {count} x {reason}")?;
+    }
+    Ok(())
+}
+
+fn write_invariants(results: &Results, text: &mut String) -> std::fmt::Result {
+    write!(text, "invariants:")?;
+    let mut separator = "";
+    for invariant in &results.invariants {
+        let words = words(&invariant.name);
+        write!(text, "{separator} {words} {}", invariant.count)?;
+        separator = ",";
+    }
+    writeln!(text)
+}
+
+fn write_broken(results: &Results, text: &mut String) -> std::fmt::Result {
+    for invariant in results.invariants.iter().filter(|invariant| invariant.count > 0) {
+        let words = words(&invariant.name);
+        writeln!(text, "BROKEN: {words}, {} times; first: {}", invariant.count, invariant.first)?;
+    }
+    Ok(())
+}
+
+fn words(name: &str) -> &str {
+    let invariant = Invariant::ALL.into_iter().find(|invariant| invariant.name() == name);
+    match invariant {
+        Some(invariant) => invariant.words(),
+        None => name,
+    }
+}
+
+fn write_expectations(results: &Results, text: &mut String) -> std::fmt::Result {
+    for expectation in &results.expectations {
+        let verdict = if expectation.is_met { "met" } else { "MISSED" };
+        write!(text, "expected {}: {verdict}, ", expectation.text)?;
+        match (expectation.found, expectation.is_latency) {
+            (Some(found), true) => writeln!(text, "found {found:.3} ms")?,
+            (Some(found), false) => writeln!(text, "found {found:.1}")?,
+            (None, _) => writeln!(text, "nothing was recorded")?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! One run: a server, threads, a measured time, and the results of it.
+
+use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use monolock_core::time::Instant;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::clock;
+use crate::course::Course;
+use crate::drive::DriveConfig;
+use crate::failure::Failure;
+use crate::lock_names::LockNames;
+use crate::plan;
+use crate::preflight::preflight;
+use crate::procfs::Usage;
+use crate::script::Share;
+use crate::server_process::ServerProcess;
+use crate::settings::{Load, Settings, Target};
+use crate::source::Source;
+use crate::worker::{Outcome, Worker, WorkerError};
+
+/// Slots left alone of those that the limit allows, so that a full ring is not the first to fail.
+const SLOTS_SPARE: u32 = 100;
+
+/// How long the setup may take beyond its ramp.
+const SETUP_MAX: Duration = Duration::from_secs(120);
+
+/// How often the run looks how far it is.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// From deciding when to measure to measuring, so that all threads know in time.
+const NOTICE: Duration = Duration::from_millis(20);
+
+/// Everything that was seen of one run.
+#[derive(Debug)]
+pub struct Report {
+    /// Where the server is.
+    pub server_address: SocketAddr,
+    /// What the threads have to say.
+    pub outcomes: Vec<Outcome>,
+    /// Processor time and memory, of the server if it is ours, and of this process.
+    pub usages: Usages,
+    /// Measured time, as it was in the end.
+    pub measured: Duration,
+    /// From the beginning to the end of the setup.
+    pub setup: Duration,
+    /// Milliseconds since 1970 at the start of measuring.
+    pub started_unix_ms: u64,
+    /// Threads, each with a ring.
+    pub threads: u32,
+    /// The limit of open files.
+    pub descriptors_max: u64,
+    /// Why the measured time is not what it should have been.
+    pub cut_short: Option<String>,
+}
+
+/// Readings at the start, and at both ends of the measured time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usages {
+    /// The server's before the first session.
+    pub server_idle: Option<Usage>,
+    /// The server's at both ends.
+    pub server: Option<(Usage, Usage)>,
+    /// Our own at both ends.
+    pub own: (Usage, Usage),
+}
+
+/// Carries out a run.
+///
+/// # Errors
+/// If there is no server, or this machine can't carry the load.
+pub fn run(settings: &Settings, interrupted: &AtomicBool) -> Result<Report, Failure> {
+    let load = &settings.load;
+    let descriptors_max = raise_descriptor_limit();
+    let threads = threads(load, descriptors_max)?;
+    let mut server = match &settings.target {
+        Target::Running(_) => None,
+        Target::Own { path, args } => {
+            Some(ServerProcess::start(path, args).map_err(Failure::cut_short)?)
+        }
+    };
+    let server_address = match (&settings.target, &server) {
+        (Target::Running(address), _) => *address,
+        (Target::Own { .. }, Some(server)) => server.address(),
+        (Target::Own { .. }, None) => unreachable!("an own server was started"),
+    };
+    let names = LockNames::new();
+    preflight(server_address, &format!("{}/preflight", names.name(0)), load.lease_ms)
+        .map_err(Failure::cut_short)?;
+    let mut usages = Usages { server_idle: usage(server.as_ref())?, ..Usages::default() };
+
+    let course = Arc::new(Course::new());
+    let start = clock::now().after(NOTICE);
+    let workers = start_workers(load, threads, start, names, server_address, &course)?;
+    let mut watch = Watch { course: &course, workers: &workers, interrupted, is_shown: false };
+    let setup = watch.set_up(load, start, server.as_mut());
+    let (from, started_unix_ms, cut_short) = match setup {
+        Ok(()) => {
+            let from = clock::now().after(load.warmup.max(NOTICE));
+            course.measure(from, from.after(load.duration));
+            watch.sleep_until(from, server.as_mut(), "warming up");
+            let before = (usage(server.as_ref())?, own_usage()?);
+            let started_unix_ms = unix_ms();
+            let cut = watch.sleep_until(from.after(load.duration), server.as_mut(), "measuring");
+            usages.own = (before.1, own_usage()?);
+            // A server that has ended can't be looked at, which is said as the reason of the cut.
+            usages.server =
+                if cut.is_none() { before.0.zip(usage(server.as_ref())?) } else { None };
+            (from, started_unix_ms, cut)
+        }
+        Err(reason) => {
+            let now = clock::now();
+            course.measure(now, now);
+            (now, unix_ms(), Some(reason))
+        }
+    };
+    let now = clock::now();
+    course.end_at(now);
+    let measured = now.since(from).min(load.duration);
+    watch.clear();
+    let outcomes = join(workers)?;
+    Ok(Report {
+        server_address,
+        outcomes,
+        usages,
+        measured,
+        setup: from.since(start).saturating_sub(load.warmup),
+        started_unix_ms,
+        threads,
+        descriptors_max,
+        cut_short,
+    })
+}
+
+/// As many threads as were asked for, or as are needed to have a slot for every session.
+fn threads(load: &Load, descriptors_max: u64) -> Result<u32, Failure> {
+    let slots_max = u32::try_from(descriptors_max).unwrap_or(u32::MAX).saturating_sub(SLOTS_SPARE);
+    for threads in load.threads.min(load.locks).. {
+        let most = (0..threads).map(|worker| plan::sessions_of_worker(load, worker, threads)).max();
+        if most.is_some_and(|most| most <= slots_max) {
+            return Ok(threads);
+        }
+        if threads >= load.locks {
+            break;
+        }
+    }
+    Err(Failure::cut_short(format_args!(
+        "all sessions of a lock are on one ring, and a ring has at most {slots_max} of them here: \
+         raise RLIMIT_NOFILE (ulimit -n), or take more locks than {}",
+        load.locks
+    )))
+}
+
+type Workers = Vec<JoinHandle<Result<Outcome, WorkerError>>>;
+
+fn start_workers(
+    load: &Load,
+    threads: u32,
+    start: Instant,
+    names: LockNames,
+    server: SocketAddr,
+    course: &Arc<Course>,
+) -> Result<Workers, Failure> {
+    let source = Source::new(server, load.sessions);
+    let mut workers = Vec::new();
+    for worker in 0..threads {
+        let sessions = plan::sessions_of_worker(load, worker, threads);
+        let share = Share { worker, workers: threads, start, sessions };
+        let config = DriveConfig {
+            sessions_max: sessions.max(1),
+            locks: plan::locks_of_worker(load.locks, worker, threads),
+            lease_ms: load.lease_ms,
+            names: names.of_worker(worker, threads),
+            source: source.clone().of_worker(worker, threads),
+            counts_setup: load.scenario.records_setup(),
+        };
+        let (load, its_course) = (load.clone(), Arc::clone(course));
+        let body = move || Worker::new(&load, share, config, its_course)?.run();
+        let thread = thread::Builder::new().name(format!("worker-{worker}")).spawn(body);
+        match thread {
+            Ok(thread) => workers.push(thread),
+            Err(error) => {
+                course.abandon();
+                return Err(Failure::cut_short(format_args!("no thread to be had: {error}")));
+            }
+        }
+    }
+    Ok(workers)
+}
+
+fn join(workers: Workers) -> Result<Vec<Outcome>, Failure> {
+    let mut outcomes = Vec::new();
+    let mut first_error = None;
+    for worker in workers {
+        match worker.join() {
+            Ok(Ok(outcome)) => outcomes.push(outcome),
+            Ok(Err(error)) => {
+                first_error.get_or_insert(Failure::cut_short(error));
+            }
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+    first_error.map_or(Ok(outcomes), Err)
+}
+
+/// Watches over a run from outside its threads.
+struct Watch<'a> {
+    course: &'a Course,
+    workers: &'a Workers,
+    interrupted: &'a AtomicBool,
+    /// A progress line stands on the terminal.
+    is_shown: bool,
+}
+
+impl Watch<'_> {
+    /// Waits until all sessions of the setup stand or have failed to.
+    fn set_up(
+        &mut self,
+        load: &Load,
+        start: Instant,
+        mut server: Option<&mut ServerProcess>,
+    ) -> Result<(), String> {
+        let end = start.after(load.ramp);
+        if let Some(reason) = self.sleep_until(end, server.as_deref_mut(), "connecting") {
+            return Err(reason);
+        }
+        let planned = u64::from(load.sessions);
+        let deadline = end.after(SETUP_MAX);
+        while load.scenario.has_setup() && self.course.settled.load(Ordering::Relaxed) < planned {
+            if clock::now() >= deadline {
+                let settled = self.course.settled.load(Ordering::Relaxed);
+                return Err(format!(
+                    "only {settled} of {planned} sessions had an answer {SETUP_MAX:?} after the \
+                     ramp"
+                ));
+            }
+            let next = clock::now().after(LOOK);
+            if let Some(reason) = self.sleep_until(next, server.as_deref_mut(), "connecting") {
+                return Err(reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps until then, or until there is a reason to stop, which is returned.
+    fn sleep_until(
+        &mut self,
+        until: Instant,
+        mut server: Option<&mut ServerProcess>,
+        doing: &str,
+    ) -> Option<String> {
+        loop {
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Some(format!("interrupted while {doing}"));
+            }
+            if let Some(status) = server.as_deref_mut().and_then(ServerProcess::has_ended) {
+                return Some(format!("the server ended while {doing} ({status})"));
+            }
+            let left = until.since(clock::now());
+            if left.is_zero() {
+                return None;
+            }
+            // With an error, which it will give when it is joined.
+            let has_ended = self.workers.iter().any(JoinHandle::is_finished);
+            if has_ended && !self.course.is_over(clock::now()) {
+                return Some(format!("a thread ended while {doing}"));
+            }
+            self.show(doing, left);
+            thread::sleep(left.min(LOOK));
+        }
+    }
+
+    fn show(&mut self, doing: &str, left: Duration) {
+        let mut stderr = io::stderr();
+        if !stderr.is_terminal() {
+            return;
+        }
+        self.is_shown = true;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        // Nobody is hurt if the terminal is gone.
+        let _ = write!(
+            stderr,
+            "\r{doing}, {}s left: {} sessions, {} operations, {} lost\x1b[K",
+            left.as_secs(),
+            count(&self.course.open),
+            count(&self.course.recorded),
+            count(&self.course.lost),
+        );
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn usage(server: Option<&ServerProcess>) -> Result<Option<Usage>, Failure> {
+    let Some(server) = server else {
+        return Ok(None);
+    };
+    Usage::of(server.pid())
+        .map(Some)
+        .map_err(|error| Failure::cut_short(format_args!("cannot look at the server: {error}")))
+}
+
+fn own_usage() -> Result<Usage, Failure> {
+    Usage::of(std::process::id())
+        .map_err(|error| Failure::cut_short(format_args!("cannot look at this process: {error}")))
+}
+
+/// The soft limit becomes the hard one, as the ring's file tables are limited by it.
+fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let now = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => raised.current,
+        // A hard limit above fs.nr_open can't be taken; what there is already can.
+        Err(_) => limit.current,
+    };
+    now.unwrap_or(1 << 20)
+}
+
+fn unix_ms() -> u64 {
+    let since_1970 = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,110 @@
+//! The kinds of load, and what each takes for granted when it isn't told.
+
+use std::time::Duration;
+
+/// A kind of load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// Sessions that hold on to their locks.
+    Heartbeat,
+    /// Acquire, hold, release, again and again.
+    Steady,
+    /// Deep queues, in which locks change hands.
+    Handover,
+    /// Everybody connects at once.
+    ConnectStorm,
+    /// Sessions that don't read their answers, among others that do.
+    SlowReader,
+}
+
+impl Scenario {
+    /// Every kind there is.
+    pub const ALL: [Scenario; 5] = [
+        Scenario::Heartbeat,
+        Scenario::Steady,
+        Scenario::Handover,
+        Scenario::ConnectStorm,
+        Scenario::SlowReader,
+    ];
+
+    /// Its word on the command line and in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scenario::Heartbeat => "heartbeat",
+            Scenario::Steady => "steady",
+            Scenario::Handover => "handover",
+            Scenario::ConnectStorm => "connect-storm",
+            Scenario::SlowReader => "slow-reader",
+        }
+    }
+
+    /// What it does, for the help.
+    pub fn about(self) -> &'static str {
+        match self {
+            Scenario::Heartbeat => {
+                "N sessions hold a lock each and send heartbeats: how long is an acknowledgement \
+                 on its way, and what does an idle session cost?"
+            }
+            Scenario::Steady => {
+                "N sessions acquire, hold and release M locks: at --rate operations a second, or \
+                 as fast as they can"
+            }
+            Scenario::Handover => {
+                "N sessions queue for M locks: how long after a release does the next holder know? \
+                 At --rate releases a second, or as fast as they can"
+            }
+            Scenario::ConnectStorm => {
+                "N sessions connect at once, as after a restart, or at --rate a second; when all \
+                 hold their locks they leave, and it begins again"
+            }
+            Scenario::SlowReader => {
+                "one session in ten doesn't read its answers: do the others notice, and when does \
+                 the server end it?"
+            }
+        }
+    }
+
+    /// Whether `--rate` means something to it.
+    pub fn takes_rate(self) -> bool {
+        matches!(self, Scenario::Steady | Scenario::Handover | Scenario::ConnectStorm)
+    }
+
+    /// How many locks there are if it isn't said.
+    pub fn locks(self, sessions: u32) -> u32 {
+        match self {
+            Scenario::Heartbeat | Scenario::ConnectStorm | Scenario::SlowReader => sessions,
+            Scenario::Steady => sessions.div_ceil(4),
+            Scenario::Handover => 1,
+        }
+    }
+
+    /// How long a lock is held if it isn't said.
+    pub fn hold(self) -> Duration {
+        match self {
+            Scenario::Steady => Duration::from_millis(10),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Over how long the sessions that stay are connected if it isn't said: over one heartbeat
+    /// interval, so that heartbeats don't come in a burst, and at most 10,000 a second.
+    pub fn ramp(self, sessions: u32, lease_ms: u32) -> Duration {
+        match self {
+            Scenario::Heartbeat | Scenario::Handover | Scenario::SlowReader => {
+                let interval = Duration::from_millis(u64::from(lease_ms)) / 4;
+                interval.max(Duration::from_micros(100) * sessions)
+            }
+            Scenario::Steady | Scenario::ConnectStorm => Duration::ZERO,
+        }
+    }
+
+    /// Whether connecting is recorded while the sessions come, as they don't come again.
+    pub fn records_setup(self) -> bool {
+        self == Scenario::Heartbeat
+    }
+
+    /// Whether measuring begins only when all planned sessions stand.
+    pub fn has_setup(self) -> bool {
+        matches!(self, Scenario::Heartbeat | Scenario::Handover | Scenario::SlowReader)
+    }
+}

@@ -1,0 +1,184 @@
+//! A server that is started for a run.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use thiserror::Error;
+
+/// How long it may take to listen.
+const START_MAX: Duration = Duration::from_secs(20);
+/// How long it may take to end, with a million sessions.
+const STOP_MAX: Duration = Duration::from_secs(30);
+
+/// Why there is no server.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The program can't be started.
+    #[error("cannot start {path}: {source}")]
+    Spawn {
+        /// The program.
+        path: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// It has ended.
+    #[error("{path} ended before it listened ({status}); its last words: {last_line}")]
+    Ended {
+        /// The program.
+        path: String,
+        /// How.
+        status: ExitStatus,
+        /// The last line on its stderr.
+        last_line: String,
+    },
+    /// It doesn't say that it listens.
+    #[error("{path} has not said where it listens within {START_MAX:?}")]
+    Silent {
+        /// The program.
+        path: String,
+    },
+}
+
+/// A running server. It is stopped when this is dropped.
+#[derive(Debug)]
+pub struct ServerProcess {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl ServerProcess {
+    /// Starts the program and waits until it listens. Unless the arguments say where, it listens on
+    /// a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// One line that says what happened instead.
+    pub fn start(path: &Path, args: &[OsString]) -> Result<ServerProcess, StartError> {
+        let shown = path.display().to_string();
+        let mut command = Command::new(path);
+        let says_where = args.iter().any(|arg| {
+            let arg = arg.to_string_lossy();
+            let name = arg.trim_start_matches('-').split('=').next().unwrap_or_default();
+            arg.starts_with('-') && name == "listen"
+        });
+        if !says_where {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let spawned = command.spawn();
+        let mut child =
+            spawned.map_err(|source| StartError::Spawn { path: shown.clone(), source })?;
+        let stderr = child.stderr.take();
+        // From here on the child is stopped whatever happens.
+        let mut server = ServerProcess { child, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        server.address = server.wait_until_it_listens(stderr, &shown)?;
+        Ok(server)
+    }
+
+    fn wait_until_it_listens(
+        &mut self,
+        stderr: Option<ChildStderr>,
+        path: &str,
+    ) -> Result<SocketAddr, StartError> {
+        let (tell, told) = mpsc::channel();
+        // The pipe is read to its end, so that the server never waits for its reader.
+        thread::spawn(move || {
+            for line in BufReader::new(stderr.into_iter().next()?).split(b'\n') {
+                // Whoever listens may have heard enough.
+                let _ = tell.send(String::from_utf8_lossy(&line.ok()?).into_owned());
+            }
+            Some(())
+        });
+        let deadline = Instant::now() + START_MAX;
+        let mut last_line = String::new();
+        loop {
+            match told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => match listening_address(&line) {
+                    Some(address) => return Ok(address),
+                    None => last_line = line.escape_debug().to_string(),
+                },
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(StartError::Silent { path: path.to_owned() });
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let path = path.to_owned();
+                    return Err(match self.child.wait() {
+                        Ok(status) => StartError::Ended { path, status, last_line },
+                        Err(source) => StartError::Spawn { path, source },
+                    });
+                }
+            }
+        }
+    }
+
+    /// Where it listens, as one can connect to it.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended, which it should not have.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    fn stop(&mut self) {
+        if self.has_ended().is_some() {
+            return;
+        }
+        // It can only have ended by itself in the meantime.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let deadline = Instant::now() + STOP_MAX;
+        while self.has_ended().is_none() {
+            if Instant::now() >= deadline {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Takes the address out of a line such as `listening on 0.0.0.0:7070, ...`; an address that means
+/// any is reached on loopback.
+fn listening_address(line: &str) -> Option<SocketAddr> {
+    let (_, after) = line.split_once("listening on ")?;
+    let end = after.find(|c: char| !c.is_ascii_hexdigit() && !".:[]".contains(c));
+    let address: SocketAddr = after[..end.unwrap_or(after.len())].parse().ok()?;
+    Some(if address.ip().is_unspecified() {
+        SocketAddr::from(([127, 0, 0, 1], address.port()))
+    } else {
+        address
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_found_in_a_log_line() {
+        let line = "2026-11-29T18:05:45.7Z  INFO listening on 0.0.0.0:7070, room for 20000";
+        assert_eq!(listening_address(line), Some("127.0.0.1:7070".parse().unwrap()));
+        let line = r#"{"message":"listening on [::1]:80","level":"INFO"}"#;
+        assert_eq!(listening_address(line), Some("[::1]:80".parse().unwrap()));
+        assert_eq!(listening_address("not listening"), None);
+    }
+}

@@ -1,0 +1,281 @@
+//! Results made of what was seen of a run.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::thread;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+
+use crate::checker::Invariant;
+use crate::duration;
+use crate::expectation::Expectation;
+use crate::phase::Phase;
+use crate::recorder::{PhaseRecord, Second, histogram};
+use crate::results::{
+    Environment, ExpectationResult, FORMAT_VERSION, InvariantResult, Latencies, OwnShare,
+    Parameters, PhaseResult, Results, SecondResult, ServerShare, at, encode, ms,
+};
+use crate::run::Report;
+use crate::scenario::Scenario;
+use crate::settings::Settings;
+use crate::worker::Outcome;
+
+/// A thread that is running for more of its time than this can't be on time.
+const BUSY_RATIO_MAX: f64 = 0.9;
+
+/// Things begun later than this, one in a hundred, were not offered as planned.
+const SLIP_P99_MS_MAX: f64 = 20.0;
+
+/// Makes results.
+///
+/// # Errors
+/// Never, for histograms that were recorded here.
+pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
+    let mut own = own_share(settings, &report);
+    let server = server_share(settings, &report);
+    let environment = environment(&report);
+    let parameters = parameters(settings, &report);
+    let mut phases: BTreeMap<Phase, PhaseRecord> = BTreeMap::new();
+    let mut seconds: BTreeMap<(Phase, u64), Histogram<u64>> = BTreeMap::new();
+    let mut losses = BTreeMap::new();
+    let mut limits = Vec::new();
+    let mut invariants = no_findings();
+    let mut slip = histogram();
+    let mut is_cut_short = report.cut_short.is_some();
+    let (measured, setup, cut_short) = (report.measured, report.setup, report.cut_short);
+    for outcome in report.outcomes {
+        add_findings(&mut invariants, &outcome);
+        for (reason, count) in outcome.losses {
+            *losses.entry(reason).or_insert(0) += count;
+        }
+        for (reason, count) in outcome.own_limits {
+            is_cut_short = true;
+            limits.push(format!("{count} sessions could not be opened: {reason}"));
+        }
+        slip.add(&outcome.recorder.slip).map_err(io::Error::other)?;
+        add_seconds(&mut seconds, outcome.recorder.seconds)?;
+        for (phase, record) in outcome.recorder.phases {
+            match phases.get_mut(&phase) {
+                Some(all) => all.add(&record),
+                None => {
+                    phases.insert(phase, record);
+                }
+            }
+        }
+    }
+    own.slip_p99_ms = at(&slip, 99.0);
+    limits.extend(own_lateness(&own, settings.load.is_all_at_once()));
+    limits.extend(cut_short);
+    let records_setup = settings.load.scenario.records_setup();
+    let mut phase_results = Vec::new();
+    for (phase, record) in &phases {
+        let is_setup = records_setup && matches!(phase, Phase::Connect | Phase::Acquire);
+        let period = if is_setup { setup } else { measured };
+        let mut result = phase_result(*phase, record, &settings.outputs.percentiles, period)?;
+        for ((_, number), histogram) in seconds.range((*phase, 0)..=(*phase, u64::MAX)) {
+            result.seconds.push(second_result(*number, histogram)?);
+        }
+        phase_results.push(result);
+    }
+    let expectations = judge(&settings.expectations, &phase_results);
+    Ok(Results {
+        format_version: FORMAT_VERSION,
+        environment,
+        parameters,
+        phases: phase_results,
+        server,
+        own,
+        invariants,
+        expectations,
+        losses,
+        limits,
+        is_cut_short,
+    })
+}
+
+fn judge(expectations: &[Expectation], phases: &[PhaseResult]) -> Vec<ExpectationResult> {
+    let judge = |expectation: &Expectation| {
+        let (found, is_met) = expectation.judge(phases);
+        let is_latency = expectation.is_latency();
+        ExpectationResult { text: expectation.to_string(), found, is_latency, is_met }
+    };
+    expectations.iter().map(judge).collect()
+}
+
+fn own_lateness(own: &OwnShare, is_all_at_once: bool) -> Vec<String> {
+    let mut lateness = Vec::new();
+    if own.busiest_thread_ratio > BUSY_RATIO_MAX {
+        lateness.push(format!(
+            "a thread of the load generator was busy {:.0}% of the time: take more threads, or \
+             less load",
+            own.busiest_thread_ratio * 100.0
+        ));
+    }
+    // Nobody can begin everything at one moment; how long it takes is a part of the result.
+    if own.slip_p99_ms > SLIP_P99_MS_MAX && !is_all_at_once {
+        lateness.push(format!(
+            "the load generator fell behind its plan: 1% of all was begun more than {:.1} ms late",
+            own.slip_p99_ms
+        ));
+    }
+    lateness
+}
+
+fn no_findings() -> Vec<InvariantResult> {
+    let none = |invariant: Invariant| InvariantResult {
+        name: invariant.name().to_owned(),
+        count: 0,
+        first: String::new(),
+    };
+    Invariant::ALL.into_iter().map(none).collect()
+}
+
+fn add_findings(invariants: &mut [InvariantResult], outcome: &Outcome) {
+    for (result, finding) in invariants.iter_mut().zip(&outcome.findings) {
+        result.count += finding.count;
+        if let Some((_, text)) = &finding.first
+            && result.first.is_empty()
+        {
+            result.first.clone_from(text);
+        }
+    }
+}
+
+fn add_seconds(
+    all: &mut BTreeMap<(Phase, u64), Histogram<u64>>,
+    seconds: Vec<Second>,
+) -> io::Result<()> {
+    let mut deserializer = Deserializer::new();
+    for second in seconds {
+        let part: Histogram<u64> = deserializer
+            .deserialize(&mut second.histogram.as_slice())
+            .map_err(|error| io::Error::other(format!("{error:?}")))?;
+        let whole = all.entry((second.phase, second.number)).or_insert_with(histogram);
+        whole.add(&part).map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+fn phase_result(
+    phase: Phase,
+    record: &PhaseRecord,
+    percentiles: &[f64],
+    period: Duration,
+) -> io::Result<PhaseResult> {
+    let count = record.corrected.len();
+    Ok(PhaseResult {
+        name: phase.name().to_owned(),
+        count,
+        rate: per_second(count, period),
+        errors: record.errors,
+        corrected: Latencies::of(&record.corrected, percentiles)?,
+        uncorrected: Latencies::of(&record.uncorrected, percentiles)?,
+        seconds: Vec::new(),
+    })
+}
+
+fn second_result(second: u64, histogram: &Histogram<u64>) -> io::Result<SecondResult> {
+    Ok(SecondResult {
+        second,
+        count: histogram.len(),
+        p50_ms: at(histogram, 50.0),
+        p99_ms: at(histogram, 99.0),
+        max_ms: ms(histogram.max()),
+        histogram: encode(histogram)?,
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
+fn per_second(count: u64, period: Duration) -> f64 {
+    if period.is_zero() { 0.0 } else { count as f64 / period.as_secs_f64() }
+}
+
+/// What the load mostly consists of, and how often it happened.
+fn operations(settings: &Settings, report: &Report) -> (&'static str, u64) {
+    let sum = |count: fn(&Outcome) -> u64| report.outcomes.iter().map(count).sum();
+    match settings.load.scenario {
+        Scenario::Heartbeat => ("heartbeat", sum(|outcome| outcome.heartbeats)),
+        // The flood is nearly all of the load, and nobody counts what of it is read.
+        Scenario::SlowReader => ("flood", 0),
+        Scenario::Steady | Scenario::Handover | Scenario::ConnectStorm => {
+            ("grant", sum(|outcome| outcome.grants))
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
+fn us_per_operation(cpu_seconds: f64, operations: u64) -> Option<f64> {
+    (operations > 0).then(|| cpu_seconds * 1e6 / operations as f64)
+}
+
+fn server_share(settings: &Settings, report: &Report) -> Option<ServerShare> {
+    let idle = report.usages.server_idle?;
+    let (from, until) = report.usages.server?;
+    let (operation, operations) = operations(settings, report);
+    let cpu_seconds = until.cpu_seconds - from.cpu_seconds;
+    let grown = until.resident_bytes.saturating_sub(idle.resident_bytes);
+    #[expect(clippy::cast_precision_loss, reason = "bytes below 2^53")]
+    let per_session = grown as f64 / f64::from(settings.load.sessions);
+    Some(ServerShare {
+        cpu_seconds,
+        operation: operation.to_owned(),
+        operations,
+        cpu_us_per_operation: us_per_operation(cpu_seconds, operations),
+        resident_bytes_before: idle.resident_bytes,
+        resident_bytes: until.resident_bytes,
+        resident_bytes_per_session: settings.load.scenario.has_setup().then_some(per_session),
+        descriptors: from.descriptors.max(until.descriptors),
+    })
+}
+
+fn own_share(settings: &Settings, report: &Report) -> OwnShare {
+    let (from, until) = report.usages.own;
+    let cpu_seconds = until.cpu_seconds - from.cpu_seconds;
+    let busiest = report.outcomes.iter().map(|outcome| outcome.busy_ratio).fold(0.0, f64::max);
+    OwnShare {
+        cpu_seconds,
+        cpu_us_per_operation: us_per_operation(cpu_seconds, operations(settings, report).1),
+        busiest_thread_ratio: busiest,
+        slip_p99_ms: 0.0,
+    }
+}
+
+fn environment(report: &Report) -> Environment {
+    let name = rustix::system::uname();
+    let ip = report.server_address.ip();
+    Environment {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: name.release().to_string_lossy().into_owned(),
+        host: name.nodename().to_string_lossy().into_owned(),
+        cpus: thread::available_parallelism().map_or(0, Into::into),
+        descriptors_max: report.descriptors_max,
+        server_address: report.server_address.to_string(),
+        is_shared_with_server: match ip {
+            IpAddr::V4(ip) => ip.is_loopback(),
+            IpAddr::V6(ip) => ip.is_loopback(),
+        },
+        started_unix_ms: report.started_unix_ms,
+    }
+}
+
+fn parameters(settings: &Settings, report: &Report) -> Parameters {
+    let load = &settings.load;
+    Parameters {
+        scenario: load.scenario.name().to_owned(),
+        seed: load.seed,
+        sessions: load.sessions,
+        locks: load.locks,
+        threads: report.threads,
+        lease_ms: load.lease_ms.get(),
+        rate: load.rate,
+        arrivals: load.arrivals.name().to_owned(),
+        is_open_loop: load.is_open_loop(),
+        duration_ms: duration::whole_ms(report.measured),
+        warmup_ms: duration::whole_ms(load.warmup),
+        hold_ms: load.hold.as_secs_f64() * 1e3,
+        ramp_ms: duration::whole_ms(load.ramp),
+    }
+}

@@ -1,0 +1,176 @@
+//! One thread of a run: a ring, its sessions, and its share of the scenario.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use monolock_core::claim::Standing;
+use monolock_core::time::Instant;
+use monolock_ring::{Config, Ring, SetupError};
+use thiserror::Error;
+
+use crate::checker::{Finding, Invariant};
+use crate::clock;
+use crate::course::Course;
+use crate::drive::{Drive, DriveConfig};
+use crate::phase::Phase;
+use crate::recorder::Recorder;
+use crate::script::{Script, Share, script};
+use crate::session::Stage;
+use crate::settings::Load;
+
+/// The longest sleep, so that the end of the run is noticed.
+const SLEEP_MAX: Duration = Duration::from_millis(20);
+
+/// How long what was begun in the measured time may take after its end.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether all of that is done.
+const DRAIN_LOOK: Duration = Duration::from_millis(10);
+
+/// Why a thread can't do its work.
+#[derive(Debug, Error)]
+pub enum WorkerError {
+    /// There is no ring to be had.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The kernel has refused the ring what it granted at the start.
+    #[error("io_uring failed: {0}")]
+    Ring(#[from] io::Error),
+}
+
+/// What a thread has to report.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What it recorded.
+    pub recorder: Recorder,
+    /// What it found, in the order of [`Invariant::ALL`].
+    pub findings: [Finding; Invariant::ALL.len()],
+    /// Sessions that ended unasked, by reason.
+    pub losses: BTreeMap<String, u64>,
+    /// What this process could not do, by reason.
+    pub own_limits: BTreeMap<String, u64>,
+    /// Heartbeats of the measured time that were answered.
+    pub heartbeats: u64,
+    /// Grants of the measured time.
+    pub grants: u64,
+    /// Of the measured time, how much this thread was running.
+    pub busy_ratio: f64,
+}
+
+/// One thread of a run.
+#[expect(missing_debug_implementations, reason = "a ring is memory shared with the kernel")]
+pub struct Worker {
+    drive: Drive,
+    script: Box<dyn Script>,
+    course: Arc<Course>,
+    /// When measuring began and ended, with the time that the thread had been running by then.
+    busy_from: Option<(Instant, u64)>,
+    busy_until: Option<(Instant, u64)>,
+}
+
+impl Worker {
+    /// To be called on the thread itself, which the ring is then bound to.
+    ///
+    /// # Errors
+    /// If there is no ring to be had.
+    pub fn new(
+        load: &Load,
+        share: Share,
+        config: DriveConfig,
+        course: Arc<Course>,
+    ) -> Result<Worker, WorkerError> {
+        let ring = Ring::new(&Config { slots: config.sessions_max, ..Config::default() })?;
+        let drive = Drive::new(ring, config, Arc::clone(&course));
+        let script = script(load, share);
+        course.started.fetch_add(1, Ordering::SeqCst);
+        Ok(Worker { drive, script, course, busy_from: None, busy_until: None })
+    }
+
+    /// Runs to the end of the run.
+    ///
+    /// # Errors
+    /// If the kernel refuses the ring what it granted at the start.
+    pub fn run(mut self) -> Result<Outcome, WorkerError> {
+        let mut drained_at = None;
+        while !self.course.is_abandoned() {
+            let now = clock::now();
+            self.note_busy(now);
+            self.drive.pass_deadlines(now);
+            self.script.turn(&mut self.drive, now);
+            self.tell(now);
+            if self.course.is_over(now) {
+                let since = *drained_at.get_or_insert(now);
+                if now.since(since) >= DRAIN_MAX || self.is_drained() {
+                    break;
+                }
+            }
+            let sleep = if drained_at.is_some() { DRAIN_LOOK } else { SLEEP_MAX };
+            self.drive.wait(self.script.next_at().min(now.after(sleep)))?;
+            self.tell(clock::now());
+        }
+        self.finish()
+    }
+
+    fn tell(&mut self, now: Instant) {
+        while let Some(happening) = self.drive.happenings.pop_front() {
+            self.script.hear(happening, &mut self.drive, now);
+        }
+    }
+
+    fn note_busy(&mut self, now: Instant) {
+        if self.busy_from.is_none() && self.course.is_measured(now) {
+            self.busy_from = Some((now, clock::thread_cpu_nanos()));
+        }
+        if self.busy_until.is_none() && self.course.is_over(now) {
+            self.busy_until = Some((now, clock::thread_cpu_nanos()));
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        !self.drive.checker.is_undecided() && self.outstanding().is_empty()
+    }
+
+    /// What was begun in the measured time and has not come to its end.
+    fn outstanding(&self) -> Vec<(Phase, Instant)> {
+        let drains_queues = self.script.drains_queues();
+        let mut outstanding: Vec<_> = self
+            .drive
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.stage == Stage::Open)
+            .filter_map(|(_, session)| match session.claim.standing() {
+                Standing::Asking => Some((Phase::Acquire, session.intended)),
+                Standing::Queued if drains_queues => Some((Phase::Wait, session.intended)),
+                Standing::Queued | Standing::Holding(_) if session.claim.is_in_flight() => {
+                    Some((Phase::Heartbeat, session.heartbeat_due))
+                }
+                _ => None,
+            })
+            .collect();
+        outstanding.extend(self.script.backlog(clock::now()));
+        outstanding.retain(|(_, intended)| self.course.is_measured(*intended));
+        outstanding
+    }
+
+    fn finish(mut self) -> Result<Outcome, WorkerError> {
+        for (phase, intended) in self.outstanding() {
+            self.drive.recorder.fail(phase, intended, &self.course);
+            let text = format!("{} not done {DRAIN_MAX:?} after the end", phase.name());
+            *self.drive.losses.entry(text).or_default() += 1;
+        }
+        self.drive.recorder.finish()?;
+        let busy_ratio = match (self.busy_from, self.busy_until) {
+            (Some((from, busy_from)), Some((until, busy_until))) if until > from => {
+                let busy = Duration::from_nanos(busy_until - busy_from);
+                busy.as_secs_f64() / until.since(from).as_secs_f64()
+            }
+            _ => 0.0,
+        };
+        let Drive { recorder, checker, losses, own_limits, heartbeats, grants, .. } = self.drive;
+        let findings = checker.into_findings();
+        Ok(Outcome { recorder, findings, losses, own_limits, heartbeats, grants, busy_ratio })
+    }
+}

@@ -1,0 +1,108 @@
+//! What can't work is said in one line, with the exit code that was promised.
+
+mod harness;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+use std::thread;
+
+use harness::{FakeServer, Fault, run};
+
+/// A server that answers every connection with these bytes, and closes it.
+fn server_saying(answer: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut request = [0; 512];
+            if stream.read(&mut request).is_ok() {
+                // Whether it arrives is not this thread's business.
+                let _ = stream.write_all(answer);
+            }
+        }
+    });
+    address
+}
+
+#[track_caller]
+fn expect_refusal(words: &str, exit_code: i32, parts: &[&str]) {
+    let run = run(words.split(' '));
+    let line = run.expect_one_line(exit_code);
+    assert!(line.starts_with("monolock-loadgen: "), "{line}");
+    for part in parts {
+        assert!(line.contains(part), "no {part:?} in {line:?}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_usage() {
+    expect_refusal("sturm", 2, &["\"sturm\"", "connect-storm", "steady"]);
+    expect_refusal("gc-pause", 2, &["\"gc-pause\""]);
+    expect_refusal("heartbeat -c 0", 2, &["'0'", "--sessions"]);
+    expect_refusal("heartbeat -l 5", 2, &["'5'", "--lease", "not a duration"]);
+    expect_refusal("heartbeat -l 50000000s", 2, &["--lease"]);
+    expect_refusal("heartbeat -R 5", 2, &["--rate", "heartbeat"]);
+    expect_refusal("handover -c 2 -L 3", 2, &["--locks"]);
+    expect_refusal("connect-storm --hold 1s", 2, &["--hold"]);
+    expect_refusal("steady --arrivals bursts", 2, &["'bursts'", "poisson"]);
+    expect_refusal("steady --expect handover.p99=5ms", 2, &["--expect", "PHASE.WHAT<BOUND"]);
+    expect_refusal("steady --expect handovers.p99<5ms", 2, &["\"handovers\"", "handover"]);
+    expect_refusal("steady --percentiles 50,101", 2, &["101"]);
+    expect_refusal("steady -a nowhere", 2, &["--address"]);
+    expect_refusal("steady --no-such-flag", 2, &["--no-such-flag"]);
+    expect_refusal("compare a.json", 2, &["FILE"]);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_said_so() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound").to_string();
+    drop(listener);
+    expect_refusal(&format!("steady -a {address}"), 4, &[&address, "refused"]);
+    expect_refusal("steady --server /no/such/program", 4, &["/no/such/program", "No such file"]);
+    expect_refusal("steady --server /bin/false", 4, &["/bin/false", "before it listened"]);
+}
+
+#[test]
+fn a_server_of_another_kind_is_said_so() {
+    let http = server_saying(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    expect_refusal(&format!("steady -a {http}"), 4, &["not a version 1 lock server", "0x48"]);
+    let newer = server_saying(b"\x13\x10\x09version 2");
+    expect_refusal(&format!("steady -a {newer}"), 4, &["not a version 1", "ERROR 0x10"]);
+    let mute = server_saying(b"");
+    expect_refusal(&format!("steady -a {mute}"), 4, &["not a version 1", "closes"]);
+    let strict = server_saying(b"\x13\x18\x06denied");
+    expect_refusal(&format!("steady -a {strict}"), 4, &["refuses", "0x18", "denied"]);
+}
+
+#[test]
+fn a_queue_beyond_the_descriptors_is_refused_and_not_cut() {
+    let server = FakeServer::start(Fault::None);
+    let command = format!(
+        "ulimit -n 150; exec {} handover -c 200 -L 1 -d 1s -a {}",
+        env!("CARGO_BIN_EXE_monolock-loadgen"),
+        server.address()
+    );
+    let output = Command::new("sh").args(["-c", &command]).output().expect("a shell");
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    assert!(stderr.contains("RLIMIT_NOFILE") && stderr.contains("ulimit -n"), "{stderr}");
+}
+
+#[test]
+fn a_missed_expectation_has_its_own_exit_code() {
+    let server = FakeServer::start(Fault::None);
+    let words = format!(
+        "heartbeat -c 4 -l 1s --ramp 10ms --warmup 0 -d 400ms -q -a {} --expect heartbeat.p50<1ns \
+         --expect heartbeat.errors<1 --expect cutoff.p50<1s",
+        server.address()
+    );
+    let run = run(words.split_whitespace());
+    assert_eq!(run.exit_code, Some(3), "{run:?}");
+    assert!(run.stdout.contains("expected heartbeat.p50<1ns: MISSED, found"), "{run:?}");
+    assert!(run.stdout.contains("expected heartbeat.errors<1: met"), "{run:?}");
+    let unrecorded = "expected cutoff.p50<1s: MISSED, nothing was recorded";
+    assert!(run.stdout.contains(unrecorded), "{run:?}");
+}

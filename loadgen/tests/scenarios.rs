@@ -1,0 +1,193 @@
+//! Each scenario does what it says, against a correct server.
+
+mod harness;
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::{FakeServer, Fault, Run, load, loadgen, run};
+use monolock_loadgen::results::{PhaseResult, Results};
+use rustix::process::{Pid, Signal, kill_process};
+
+#[track_caller]
+fn expect_clean(words: &str) -> Results {
+    let server = FakeServer::start(Fault::None);
+    let (run, results) = load(&server, words);
+    assert_eq!(run.exit_code, Some(0), "{run:?}");
+    assert!(results.losses.is_empty() && !results.is_cut_short, "{run:?}");
+    assert_eq!(results.violations(), 0, "{run:?}");
+    for phase in &results.phases {
+        assert_eq!(phase.errors, 0, "{run:?}");
+        let of_seconds: u64 = phase.seconds.iter().map(|second| second.count).sum();
+        let is_setup = results.parameters.scenario == "heartbeat" && phase.name != "heartbeat";
+        assert!(of_seconds == phase.count || is_setup, "{of_seconds} in seconds; {run:?}");
+    }
+    results
+}
+
+#[track_caller]
+fn phase<'a>(results: &'a Results, name: &str) -> &'a PhaseResult {
+    results.phase(name).unwrap_or_else(|| panic!("no {name} in {results:#?}"))
+}
+
+#[test]
+fn heartbeats_come_four_times_a_lease_and_connecting_is_recorded() {
+    let results = expect_clean("heartbeat -c 40 -l 1s --ramp 100ms --warmup 100ms -d 2s");
+    assert_eq!(phase(&results, "connect").count, 40);
+    assert_eq!(phase(&results, "acquire").count, 40);
+    // 8 intervals of a quarter of the lease, or a little less.
+    let heartbeats = phase(&results, "heartbeat").count;
+    assert!((7 * 40..=12 * 40).contains(&heartbeats), "{heartbeats}");
+    assert!(results.parameters.is_open_loop && results.server.is_none());
+}
+
+#[test]
+fn a_rate_is_kept_whatever_it_takes() {
+    let words =
+        "steady -c 32 -L 16 -R 200 --arrivals poisson --hold 1ms --seed 7 --warmup 100ms -d 1s";
+    let results = expect_clean(words);
+    let acquired = phase(&results, "acquire");
+    assert!((140..=260).contains(&acquired.count), "{}", acquired.count);
+    assert!(results.parameters.is_open_loop);
+    assert!(acquired.corrected.mean_ms >= acquired.uncorrected.mean_ms - 0.01);
+}
+
+#[test]
+fn late_operations_are_timed_from_when_they_were_intended() {
+    // One lock held for 20 ms can serve 50 a second; 200 are intended.
+    let words = "steady -c 2 -L 1 -R 200 --hold 20ms --warmup 0 -d 500ms";
+    let server = FakeServer::start(Fault::None);
+    let (run, results) = load(&server, words);
+    let acquired = phase(&results, "acquire");
+    assert_eq!(acquired.count + acquired.errors, 100, "all are accounted for: {run:?}");
+    let (corrected, uncorrected) = (acquired.corrected.max_ms, acquired.uncorrected.max_ms);
+    assert!(corrected > 1000.0 && uncorrected < corrected / 2.0, "{corrected} {uncorrected}");
+    assert!(run.stdout.contains("NOT A CLEAN RESULT: the load generator fell behind"), "{run:?}");
+}
+
+#[test]
+fn a_closed_loop_says_so() {
+    let server = FakeServer::start(Fault::None);
+    let (run, results) = load(&server, "steady -c 4 -L 4 --hold 1ms --warmup 0 -d 300ms");
+    assert!(!results.parameters.is_open_loop && phase(&results, "acquire").count > 10);
+    assert!(run.stdout.contains("CLOSED LOOP") && run.stdout.contains("(closed loop)"), "{run:?}");
+}
+
+#[test]
+fn locks_change_hands_at_the_rate_given() {
+    let results = expect_clean("handover -c 12 -L 2 -R 50 -l 2s --ramp 50ms --warmup 100ms -d 1s");
+    let handovers = phase(&results, "handover").count;
+    assert!((45..=50).contains(&handovers), "{handovers}");
+    assert!(phase(&results, "wait").count >= 20);
+}
+
+#[test]
+fn storms_follow_each_other() {
+    let results = expect_clean("connect-storm -c 50 --warmup 0 -d 1s");
+    let connected = phase(&results, "connect").count;
+    assert!(connected >= 100 && connected.is_multiple_of(50), "{connected}");
+}
+
+#[test]
+fn who_does_not_read_is_cut_off_and_comes_back() {
+    let server = FakeServer::start(Fault::None);
+    let (run, results) = load(&server, "slow-reader -c 10 -l 3s --ramp 50ms --warmup 0 -d 2s");
+    assert_eq!(run.exit_code, Some(0), "{run:?}");
+    let cutoff = phase(&results, "cutoff");
+    assert!(cutoff.count >= 1 && cutoff.corrected.mean_ms < 1500.0, "{run:?}");
+    assert!(phase(&results, "heartbeat").count >= 9, "the others go on: {run:?}");
+    assert!(results.losses.is_empty(), "{run:?}");
+}
+
+#[test]
+fn plans_are_split_over_threads() {
+    let results = expect_clean("heartbeat -c 41 -t 3 -l 1s --ramp 50ms --warmup 0 -d 600ms");
+    assert_eq!(results.parameters.threads, 3);
+    assert_eq!(phase(&results, "connect").count, 41);
+}
+
+#[test]
+fn a_server_that_is_started_is_looked_at_and_stopped() {
+    let fake = FakeServer::start(Fault::None);
+    let directory = tempfile::tempdir().expect("a directory");
+    let (script, json) = (directory.path().join("server"), directory.path().join("a.json"));
+    let text = format!(
+        "#!/bin/sh\necho \"$$ $*\" > {}/seen\necho \"INFO listening on {}, fine\" >&2\n\
+         exec sleep 60\n",
+        directory.path().display(),
+        fake.address()
+    );
+    fs::write(&script, text).expect("writing");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("permissions");
+    let words = "heartbeat -c 5 -l 1s --ramp 10ms --warmup 0 -d 500ms --json-out-file";
+    let run = run(words
+        .split(' ')
+        .map(str::to_owned)
+        .chain([json.display().to_string(), "--server".into(), script.display().to_string()])
+        .chain(["--", "--io-timeout", "2s"].map(str::to_owned)));
+    assert_eq!(run.exit_code, Some(0), "{run:?}");
+    assert!(run.stdout.contains("resident bytes a session"), "{run:?}");
+    let server = Results::read(&json).expect("results").server.expect("of the server");
+    assert!(server.resident_bytes > 0 && server.descriptors > 0);
+    let seen = fs::read_to_string(directory.path().join("seen")).expect("what the script saw");
+    let (pid, arguments) = seen.trim().split_once(' ').expect("both");
+    assert_eq!(arguments, "--listen 127.0.0.1:0 --io-timeout 2s");
+    assert!(!fs::exists(format!("/proc/{pid}")).expect("looking"), "it is stopped and reaped");
+}
+
+#[test]
+fn a_server_that_ends_in_the_middle_cuts_the_run_short() {
+    let fake = FakeServer::start(Fault::None);
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = directory.path().join("server");
+    let listening = fake.address();
+    let text = format!("#!/bin/sh\necho \"listening on {listening}\" >&2\nsleep 1\nexit 3\n");
+    fs::write(&script, text).expect("writing");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("permissions");
+    let path = script.to_str().expect("text");
+    let words = "heartbeat -c 5 -l 1s --ramp 10ms --warmup 0 -d 30s --server";
+    let run = run(words.split(' ').chain([path]));
+    assert_eq!(run.exit_code, Some(4), "{run:?}");
+    let line = "NOT A CLEAN RESULT: the server ended while measuring (exit status: 3)";
+    assert!(run.stdout.contains(line), "{run:?}");
+}
+
+#[test]
+fn an_interrupt_ends_the_measuring_and_still_reports() {
+    let server = FakeServer::start(Fault::None);
+    let address = server.address().to_string();
+    let mut child = loadgen()
+        .args(["steady", "-c", "4", "-L", "4", "--warmup", "0", "-d", "60s", "-a", &address])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while server.grants() < 200 {
+        assert!(Instant::now() < deadline, "nothing is granted");
+        thread::sleep(Duration::from_millis(1));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).expect("a signal");
+    let mut stdout = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut stdout).expect("text");
+    let exit_code = child.wait().expect("the end").code();
+    assert_eq!(exit_code, Some(4), "{stdout}");
+    assert!(stdout.contains("NOT A CLEAN RESULT: interrupted while measuring"), "{stdout}");
+    assert!(stdout.contains("acquire"), "{stdout}");
+}
+
+#[test]
+fn sessions_that_the_server_ends_are_errors_with_a_reason() {
+    let server = FakeServer::start(Fault::HeartbeatsRefused);
+    let words = "heartbeat -c 5 -l 1s --ramp 10ms --warmup 0 -d 600ms";
+    let (run, results) = load(&server, words);
+    let lost: u64 = results.losses.values().sum();
+    assert_eq!(lost, 5, "{run:?}");
+    assert_eq!(phase(&results, "heartbeat").errors, 5, "{run:?}");
+    let Run { stdout, .. } = run;
+    assert!(stdout.contains("while holding"), "{stdout}");
+}
