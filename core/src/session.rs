@@ -1,5 +1,6 @@
 //! One connection's claim on one lock, and the table of all of them.
 
+use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::num::NonZeroU32;
@@ -72,28 +73,26 @@ impl fmt::Debug for PeerAddress {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Standing {
     /// The ACQUIRE has not come yet, or only a part of it.
-    Connected { partial_frame: u32 },
+    Connected,
     /// In the queue.
     Waiting(Links),
     /// Holds the lock, or held it until it was ended.
     Acquired(PackedToken),
 }
 
-/// A token in two halves, because eight aligned bytes would make every session eight bytes larger.
+/// A token in bytes, which need no alignment: so a session fits into a cache line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PackedToken([u32; 2]);
+pub(crate) struct PackedToken([u8; 8]);
 
 impl From<Token> for PackedToken {
     fn from(token: Token) -> PackedToken {
-        let [a, b, c, d, e, f, g, h] = token.get().to_ne_bytes();
-        PackedToken([u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])])
+        PackedToken(token.get().to_ne_bytes())
     }
 }
 
 impl From<PackedToken> for Token {
-    fn from(PackedToken([first, second]): PackedToken) -> Token {
-        let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
-        Token::new(u64::from_ne_bytes([a, b, c, d, e, f, g, h])).expect("packed from a token")
+    fn from(PackedToken(bytes): PackedToken) -> Token {
+        Token::new(u64::from_ne_bytes(bytes)).expect("packed from a token")
     }
 }
 
@@ -102,6 +101,9 @@ impl From<PackedToken> for Token {
 pub(crate) enum Phase {
     /// Alive.
     Open,
+    /// Alive, but its deadline has come: the driver was asked to read once more before that is
+    /// taken for passed.
+    Probing,
     /// Alive, but its answers are stuck: it is not read from, and the write has a deadline.
     Blocked,
     /// A holder whose peer the kernel gave up on. Nobody has closed the connection, so the lock is
@@ -121,7 +123,7 @@ pub(crate) enum Phase {
 impl Phase {
     /// Whether the session still is a claim.
     pub(crate) const fn is_alive(self) -> bool {
-        matches!(self, Phase::Open | Phase::Blocked | Phase::Unreachable)
+        matches!(self, Phase::Open | Phase::Probing | Phase::Blocked | Phase::Unreachable)
     }
 }
 
@@ -136,34 +138,33 @@ pub(crate) enum Output {
     Sending,
 }
 
-/// One connection. Its size is what an idle session costs, so fields are shared where their times
-/// don't overlap.
+/// One connection, in one cache line: among a million, that is what a heartbeat has to wait for.
+/// Its size is also what an idle session costs, so fields are shared where their times don't
+/// overlap.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Session {
     pub(crate) generation: u32,
     pub(crate) peer: PeerAddress,
     pub(crate) phase: Phase,
     pub(crate) output: Output,
-    /// The driver was asked to read once more before the deadline is taken for passed.
-    pub(crate) probing: bool,
     /// The peer will send nothing more.
     pub(crate) hung_up: bool,
     pub(crate) farewell: Option<Farewell>,
     pub(crate) standing: Standing,
-    /// The lock's place in the lock table, once there was an ACQUIRE.
-    pub(crate) lock: u32,
+    /// The lock's place in the lock table; of a connected session, that of its partial first frame.
+    pub(crate) lock_or_frame: u32,
     pub(crate) lease_ms: u32,
     /// When the lease was last restarted.
     pub(crate) last_seen: Instant,
     /// When it connected, was queued, or was granted the lock, whichever was last.
     pub(crate) since: Instant,
-    pub(crate) heap_position: u32,
     /// How often its standing is still to be told; while draining, the bytes read away so far.
     pub(crate) owed: u32,
 }
 
-const _: () = assert!(size_of::<Session>() == 72, "what an idle session costs");
-const _: () = assert!(size_of::<Option<Session>>() == 72, "a place in the slab costs no more");
+const _: () = assert!(size_of::<Session>() == 64, "what an idle session costs");
+const _: () = assert!(size_of::<Option<Session>>() == 64, "a place in the slab costs no more");
 
 impl Session {
     pub(crate) fn new(peer: PeerAddress, now: Instant) -> Session {
@@ -172,15 +173,13 @@ impl Session {
             peer,
             phase: Phase::Open,
             output: Output::Idle,
-            probing: false,
             hung_up: false,
             farewell: None,
-            standing: Standing::Connected { partial_frame: NONE },
-            lock: NONE,
+            standing: Standing::Connected,
+            lock_or_frame: NONE,
             lease_ms: 0,
             last_seen: now,
             since: now,
-            heap_position: NONE,
             owed: 0,
         }
     }
@@ -192,12 +191,12 @@ impl Session {
     pub(crate) fn token(&self) -> Option<Token> {
         match self.standing {
             Standing::Acquired(token) => Some(token.into()),
-            Standing::Connected { .. } | Standing::Waiting(_) => None,
+            Standing::Connected | Standing::Waiting(_) => None,
         }
     }
 
     pub(crate) fn begin_claim(&mut self, lock: u32, lease_ms: NonZeroU32, now: Instant) {
-        self.lock = lock;
+        self.lock_or_frame = lock;
         self.lease_ms = lease_ms.get();
         self.last_seen = now;
         self.since = now;
@@ -209,6 +208,9 @@ impl Session {
 #[derive(Debug)]
 pub(crate) struct SessionTable {
     sessions: Slab<Session>,
+    /// By place. Apart from the sessions, because one that moves in the heap moves ten others at a
+    /// million, of which nothing else is needed: this way they stay in the cache.
+    heap_positions: Vec<u32>,
     generation: u32,
     sessions_max: usize,
 }
@@ -217,7 +219,12 @@ impl SessionTable {
     /// Room for `sessions_max`; memory is touched only as places are used.
     pub(crate) fn new(sessions_max: u32) -> SessionTable {
         let sessions_max = sessions_max as usize;
-        SessionTable { sessions: Slab::with_capacity(sessions_max), generation: 0, sessions_max }
+        SessionTable {
+            sessions: Slab::with_capacity(sessions_max),
+            heap_positions: Vec::with_capacity(sessions_max),
+            generation: 0,
+            sessions_max,
+        }
     }
 
     pub(crate) fn insert(&mut self, mut session: Session) -> Option<SessionId> {
@@ -226,7 +233,11 @@ impl SessionTable {
         }
         self.generation = self.generation.wrapping_add(1);
         session.generation = self.generation;
-        let index = u32::try_from(self.sessions.insert(session)).expect("sessions_max is a u32");
+        let place = self.sessions.insert(session);
+        if place == self.heap_positions.len() {
+            self.heap_positions.push(NONE);
+        }
+        let index = u32::try_from(place).expect("sessions_max is a u32");
         Some(SessionId { index, generation: self.generation })
     }
 
@@ -255,6 +266,7 @@ impl SessionTable {
     }
 
     pub(crate) fn remove(&mut self, index: u32) -> Session {
+        assert_eq!(self.heap_positions[index as usize], NONE, "who is forgotten has no deadline");
         self.sessions.remove(index as usize)
     }
 
@@ -288,6 +300,6 @@ impl QueueLinks for SessionTable {
 
 impl HeapPositions for SessionTable {
     fn heap_position(&mut self, index: u32) -> &mut u32 {
-        &mut self[index].heap_position
+        &mut self.heap_positions[index as usize]
     }
 }

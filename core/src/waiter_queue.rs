@@ -6,13 +6,27 @@ use crate::NONE;
 /// What a queued session keeps of its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Links {
-    previous: u32,
-    next: u32,
+    previous: Link,
+    next: Link,
 }
 
 impl Links {
     /// The links of what stands in no queue.
-    pub const UNLINKED: Links = Links { previous: NONE, next: NONE };
+    pub const UNLINKED: Links = Links { previous: Link::to(NONE), next: Link::to(NONE) };
+}
+
+/// An index in bytes, which need no alignment: so a session fits into a cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Link([u8; 4]);
+
+impl Link {
+    const fn to(index: u32) -> Link {
+        Link(index.to_ne_bytes())
+    }
+
+    const fn index(self) -> u32 {
+        u32::from_ne_bytes(self.0)
+    }
 }
 
 /// Where the queue finds the links of the session at an index.
@@ -37,10 +51,10 @@ impl WaiterQueue {
 
     /// Puts the session at `index` at the end.
     pub fn push_back(&mut self, sessions: &mut impl QueueLinks, index: u32) {
-        *sessions.links(index) = Links { previous: self.tail, next: NONE };
+        *sessions.links(index) = Links { previous: Link::to(self.tail), next: Link::to(NONE) };
         match self.tail {
             NONE => self.head = index,
-            tail => sessions.links(tail).next = index,
+            tail => sessions.links(tail).next = Link::to(index),
         }
         self.tail = index;
         self.len += 1;
@@ -56,17 +70,17 @@ impl WaiterQueue {
     /// Takes out the session at `index`, which must be in this queue.
     pub fn remove(&mut self, sessions: &mut impl QueueLinks, index: u32) {
         let Links { previous, next } = core::mem::replace(sessions.links(index), Links::UNLINKED);
-        match previous {
+        match previous.index() {
             NONE => {
                 assert_eq!(self.head, index, "what has nobody before it is the head");
-                self.head = next;
+                self.head = next.index();
             }
             previous => sessions.links(previous).next = next,
         }
-        match next {
+        match next.index() {
             NONE => {
                 assert_eq!(self.tail, index, "what has nobody behind it is the tail");
-                self.tail = previous;
+                self.tail = previous.index();
             }
             next => sessions.links(next).previous = previous,
         }
@@ -83,7 +97,7 @@ impl WaiterQueue {
 
     /// Who stands behind somebody with these links.
     pub const fn behind(links: Links) -> Option<u32> {
-        match links.next {
+        match links.next.index() {
             NONE => None,
             next => Some(next),
         }

@@ -14,9 +14,7 @@ use crate::wire::{
 impl Engine {
     /// Bytes of a session that has no claim yet.
     pub(super) fn receive_first_frame(&mut self, index: u32, bytes: &[u8], now: Now) {
-        let Standing::Connected { partial_frame } = self.sessions[index].standing else {
-            unreachable!("only a connected session waits for its first frame");
-        };
+        let partial_frame = self.sessions[index].lock_or_frame;
         if partial_frame == NONE {
             match decode_first(bytes) {
                 Ok(First::Incomplete) => self.keep_partial_frame(index, bytes),
@@ -45,15 +43,15 @@ impl Engine {
     fn keep_partial_frame(&mut self, index: u32, bytes: &[u8]) {
         let place = self.partial_frames.insert(Vec::from(bytes));
         let partial_frame = u32::try_from(place).expect("no more frames than sessions");
-        self.sessions[index].standing = Standing::Connected { partial_frame };
+        self.sessions[index].lock_or_frame = partial_frame;
     }
 
     pub(super) fn drop_partial_frame(&mut self, index: u32) {
-        if let Standing::Connected { partial_frame } = &mut self.sessions[index].standing
-            && *partial_frame != NONE
-        {
-            self.partial_frames.remove(*partial_frame as usize);
-            *partial_frame = NONE;
+        let session = &mut self.sessions[index];
+        debug_assert!(matches!(session.standing, Standing::Connected));
+        let partial_frame = core::mem::replace(&mut session.lock_or_frame, NONE);
+        if partial_frame != NONE {
+            self.partial_frames.remove(partial_frame as usize);
         }
     }
 
@@ -91,7 +89,7 @@ impl Engine {
         session.standing = Standing::Acquired(token.into());
         let wait = now.instant.since(session.since);
         session.since = now.instant;
-        let (lock, peer) = (session.lock, session.peer);
+        let (lock, peer) = (session.lock_or_frame, session.peer);
         self.locks.get_mut(lock).holder = index;
         self.counts.acquires += 1;
         self.changes.push_back(OwnershipChange {

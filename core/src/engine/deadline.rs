@@ -1,25 +1,41 @@
 //! The three deadlines of a session, its lease, its first frame and a write that is stuck, in one
 //! heap; and the end of an ended session's connection as a fourth.
 
+use core::time::Duration;
+
 use super::Engine;
 use crate::effect::{Effect, ReleaseReason};
 use crate::session::{Phase, SessionId, Standing};
 use crate::time::{Instant, Now};
 
+/// How far ahead of the present a deadline is worth being known exactly. More would put off less
+/// work than it saves; less would wake the driver in vain more often than fifty times a second.
+const NEAR: Duration = Duration::from_millis(20);
+
 impl Engine {
     /// When [`Engine::expire`] has something to do at the earliest, if nothing comes in before.
     pub fn next_deadline(&mut self) -> Option<Instant> {
-        self.first_deadline().map(|(deadline, _)| deadline).filter(|&first| first < Instant::NEVER)
+        let (deadline, _) = self.first_deadline(Instant::NEVER)?;
+        Some(deadline).filter(|&deadline| deadline < Instant::NEVER)
+    }
+
+    /// When to come back at the latest, if nothing comes in before: at [`Engine::next_deadline`] if
+    /// that is near, and no later than it if not.
+    ///
+    /// To know a far deadline exactly would be to move nearly every session in the heap after each
+    /// of its heartbeats; so it is moved once in a lease.
+    pub fn wake_at(&mut self, now: Now) -> Option<Instant> {
+        let (deadline, _) = self.first_deadline(now.instant.after(NEAR))?;
+        Some(deadline).filter(|&deadline| deadline < Instant::NEVER)
     }
 
     /// Works off the deadlines that have passed, at most `limit` of them, so that a mass of them
-    /// does not hold up everybody else. Whether there are more is for
-    /// [`Engine::next_deadline`] to say.
+    /// does not hold up everybody else. Whether there are more is for [`Engine::wake_at`] to say.
     ///
     /// All that had come in by `now` must have been given to the engine before.
     pub fn expire(&mut self, now: Now, limit: usize) {
         for _ in 0..limit {
-            match self.first_deadline() {
+            match self.first_deadline(now.instant) {
                 Some((deadline, index)) if deadline <= now.instant => self.pass(index, now),
                 _ => return,
             }
@@ -29,21 +45,26 @@ impl Engine {
     /// The answer to [`Effect::Probe`] when there was nothing to be read.
     pub fn silent(&mut self, id: SessionId, now: Now) {
         if let Some(session) = self.sessions.get_mut(id)
-            && core::mem::take(&mut session.probing)
+            && session.phase == Phase::Probing
         {
+            session.phase = Phase::Open;
             self.probed(id, now);
         }
     }
 
     /// The heap's first deadline is only a lower bound for a claim that had heartbeats since it was
-    /// put there: those sink to where they belong.
-    fn first_deadline(&mut self) -> Option<(Instant, u32)> {
+    /// put there: those sink to where they belong, until the first one is exact or after
+    /// `exact_until`.
+    fn first_deadline(&mut self, exact_until: Instant) -> Option<(Instant, u32)> {
         loop {
             let (deadline, index) = self.deadlines.first()?;
+            if deadline > exact_until {
+                return Some((deadline, index));
+            }
             let session = &self.sessions[index];
-            let is_claim = !matches!(session.standing, Standing::Connected { .. });
+            let is_claim = !matches!(session.standing, Standing::Connected);
             let restarted = match session.phase {
-                Phase::Open if is_claim && !session.probing => session.lease_end(),
+                Phase::Open if is_claim => session.lease_end(),
                 // Heartbeats that were read before reading stopped may come late.
                 Phase::Blocked => session.lease_end().min(self.write_deadlines[&index]),
                 _ => deadline,
@@ -60,7 +81,7 @@ impl Engine {
         match session.phase {
             Phase::Open => {
                 // The heartbeat may have come while the whole server was stopped.
-                session.probing = true;
+                session.phase = Phase::Probing;
                 self.deadlines.change(&mut self.sessions, index, Instant::NEVER);
                 let id = self.sessions.id(index);
                 self.effects.push_back(Effect::Probe(id));
@@ -72,7 +93,7 @@ impl Engine {
                 self.end_silently(index, ReleaseReason::Expired, now);
             }
             Phase::Finishing | Phase::FarewellSent | Phase::Draining => self.close(index),
-            Phase::Closed => unreachable!("a closed session has no deadline"),
+            Phase::Probing | Phase::Closed => unreachable!("neither has a deadline that passes"),
         }
     }
 
@@ -82,7 +103,7 @@ impl Engine {
         if session.phase != Phase::Open {
             return;
         }
-        let is_claim = !matches!(session.standing, Standing::Connected { .. });
+        let is_claim = !matches!(session.standing, Standing::Connected);
         let deadline = if is_claim {
             session.lease_end()
         } else {

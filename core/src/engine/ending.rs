@@ -65,9 +65,9 @@ impl Engine {
         self.counts.connections -= 1;
         self.write_deadlines.remove(&index);
         let session = &self.sessions[index];
-        let lock = session.lock;
+        let lock = session.lock_or_frame;
         match session.standing {
-            Standing::Connected { .. } => {
+            Standing::Connected => {
                 self.counts.connections_unclaimed -= 1;
                 self.drop_partial_frame(index);
             }
@@ -89,9 +89,7 @@ impl Engine {
                 self.hand_over(lock, now);
             }
         }
-        let session = &mut self.sessions[index];
-        session.phase = Phase::Finishing;
-        session.probing = false;
+        self.sessions[index].phase = Phase::Finishing;
     }
 
     /// The holder is gone: the lock goes to who has waited longest, or is forgotten.

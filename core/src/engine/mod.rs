@@ -129,10 +129,13 @@ impl Engine {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let probed = core::mem::take(&mut session.probing);
+        let probed = session.phase == Phase::Probing;
+        if probed {
+            session.phase = Phase::Open;
+        }
         match session.phase {
-            Phase::Open | Phase::Blocked => match session.standing {
-                Standing::Connected { .. } => self.receive_first_frame(id.index, bytes, now),
+            Phase::Open | Phase::Probing | Phase::Blocked => match session.standing {
+                Standing::Connected => self.receive_first_frame(id.index, bytes, now),
                 Standing::Waiting(_) | Standing::Acquired(_) => {
                     self.receive_heartbeats(id.index, bytes, now);
                 }
@@ -154,7 +157,7 @@ impl Engine {
         };
         session.hung_up = true;
         match session.phase {
-            Phase::Open => self.end_with_answers(id.index, now),
+            Phase::Open | Phase::Probing => self.end_with_answers(id.index, now),
             // Nothing is lost by not waiting for a peer that has left and does not read either.
             Phase::Blocked | Phase::Unreachable => self.end_by_peer(id.index, now),
             Phase::Draining => self.close(id.index),
@@ -181,7 +184,6 @@ impl Engine {
         let is_holder = session.phase.is_alive() && session.token().is_some();
         if is_holder {
             session.phase = Phase::Unreachable;
-            session.probing = false;
             self.write_deadlines.remove(&id.index);
             let deadline = session.lease_end();
             self.deadlines.change(&mut self.sessions, id.index, deadline);
@@ -198,8 +200,8 @@ impl Engine {
         };
         match session.phase {
             _ if session.hung_up => Reading::Off,
-            Phase::Open => match session.standing {
-                Standing::Connected { .. } => Reading::Once,
+            Phase::Open | Phase::Probing => match session.standing {
+                Standing::Connected => Reading::Once,
                 _ if session.owed >= OWED_MAX => Reading::Off,
                 _ => Reading::Stream,
             },
@@ -216,7 +218,6 @@ impl Engine {
     pub fn forget(&mut self, id: SessionId) -> PeerAddress {
         let session = self.sessions.get(id).expect("a session is forgotten once");
         assert_eq!(session.phase, Phase::Closed, "only what was closed is forgotten");
-        assert_eq!(session.heap_position, crate::NONE);
         self.sessions.remove(id.index).peer
     }
 

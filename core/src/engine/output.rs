@@ -54,7 +54,7 @@ impl Engine {
                 self.deadlines.change(&mut self.sessions, id.index, deadline);
                 self.ask_to_transmit(id.index);
             }
-            Phase::Open => self.ask_to_transmit(id.index),
+            Phase::Open | Phase::Probing => self.ask_to_transmit(id.index),
             Phase::Finishing => self.go_on_finishing(id.index),
             Phase::FarewellSent => self.begin_to_drain(id.index, now),
             Phase::Unreachable | Phase::Draining | Phase::Closed => {}
@@ -65,10 +65,9 @@ impl Engine {
     /// it is sent the session is not read from, and it has the io-timeout for it.
     pub fn send_blocked(&mut self, id: SessionId, now: Now) {
         if let Some(session) = self.sessions.get_mut(id)
-            && session.phase == Phase::Open
+            && matches!(session.phase, Phase::Open | Phase::Probing)
         {
             session.phase = Phase::Blocked;
-            session.probing = false;
             let write_deadline = now.instant.after(self.config.io_timeout);
             self.write_deadlines.insert(id.index, write_deadline);
             let deadline = write_deadline.min(session.lease_end());

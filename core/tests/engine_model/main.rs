@@ -80,6 +80,7 @@ impl Trial {
                 }
             }
             Operation::Pass(ms) => self.pass(ms * 1_000_000),
+            Operation::AskDeadline => self.ask_deadline(),
             Operation::PassToDeadline { short_of_it } => {
                 if let Some(deadline) = self.model.next_deadline() {
                     let nanos = deadline.saturating_sub(self.model.now);
@@ -157,6 +158,12 @@ impl Trial {
     fn pass(&mut self, nanos: u64) {
         self.model.now += nanos;
         self.model.unix_nanos += u128::from(nanos);
+    }
+
+    /// Not after every operation: the answer puts all deadlines of the heap right.
+    fn ask_deadline(&mut self) {
+        let deadline = self.engine.next_deadline().map(Instant::as_nanos);
+        assert_eq!(deadline, self.model.next_deadline(), "next deadline");
     }
 
     fn deliver(&mut self, client: usize, len: usize) {
@@ -278,8 +285,10 @@ impl Trial {
         assert_eq!(self.changes(), std::mem::take(&mut self.model.changes));
         assert_eq!(tally(self.engine.counts()), self.model.tally());
         assert_eq!(self.engine.sessions(), self.model.sessions());
-        let deadline = self.engine.next_deadline().map(Instant::as_nanos);
-        assert_eq!(deadline, self.model.next_deadline(), "next deadline");
+        let wake_at = self.engine.wake_at(self.now()).map_or(u64::MAX, Instant::as_nanos);
+        let deadline = self.model.next_deadline().unwrap_or(u64::MAX);
+        assert!(wake_at <= deadline, "woken at {wake_at}, the next deadline is {deadline}");
+        assert_eq!(wake_at <= self.model.now, deadline <= self.model.now, "woken in vain");
         for (client, Client { id, .. }) in self.clients.iter().enumerate() {
             let reading = match self.engine.reading(*id) {
                 Reading::Off => Read::Off,
