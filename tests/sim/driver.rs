@@ -1,0 +1,370 @@
+//! The server around an engine, with the order of a real event loop: what has come in, then the
+//! deadlines, then what the engine asks for. Like the real one it doesn't decide anything.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+
+use monolock_core::effect::{Effect, Ownership, OwnershipChange, Reading};
+use monolock_core::fencing::Token;
+use monolock_core::session::{PeerAddress, SessionId};
+use monolock_core::time::{Instant, Now};
+use monolock_core::wire::ERROR_LEN_MAX;
+
+use super::auditor::Auditor;
+use super::draws::Draws;
+use super::lock_server::LockServer;
+use super::network::{Input, Network};
+use super::sighting::{Connection, End, Sighting};
+use super::workload::Habits;
+
+/// The bytes that one read can take.
+const BUFFER_LEN: usize = 4096;
+
+/// What a turn has to do with: the true time, the server's clocks, the wire, and who looks on.
+pub(crate) struct Turn<'a> {
+    pub(crate) time: u64,
+    pub(crate) now: Now,
+    pub(crate) network: &'a mut Network,
+    pub(crate) auditor: &'a mut Auditor,
+}
+
+impl Turn<'_> {
+    fn see(&mut self, sighting: Sighting) {
+        self.auditor.see(self.time, sighting);
+    }
+}
+
+/// A send that the engine has not been told the end of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Send {
+    /// Since that turn.
+    UnderWay(u64),
+    /// The engine knows that it is stuck.
+    Blocked,
+    Taken,
+}
+
+/// One process of the server.
+pub(crate) struct Driver {
+    server: Box<dyn LockServer>,
+    habits: Habits,
+    draws: Draws,
+    turn: u64,
+    backlog: VecDeque<Connection>,
+    connections: BTreeMap<SessionId, Connection>,
+    sessions: BTreeMap<Connection, SessionId>,
+    sends: BTreeMap<Connection, Send>,
+    /// To be answered in the next turn.
+    probes: Vec<Connection>,
+    /// To be forgotten in the next turn.
+    closed: Vec<Connection>,
+    is_shutting_down: bool,
+}
+
+impl Driver {
+    pub(crate) fn new(server: Box<dyn LockServer>, habits: Habits, draws: Draws) -> Driver {
+        Driver {
+            server,
+            habits,
+            draws,
+            turn: 0,
+            backlog: VecDeque::new(),
+            connections: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            sends: BTreeMap::new(),
+            probes: Vec::new(),
+            closed: Vec::new(),
+            is_shutting_down: false,
+        }
+    }
+
+    /// A connection waits to be taken: whether anybody listens.
+    pub(crate) fn knock(&mut self, connection: Connection) -> bool {
+        if !self.is_shutting_down {
+            self.backlog.push_back(connection);
+        }
+        !self.is_shutting_down
+    }
+
+    /// The kernel has taken the rest of what was sent.
+    pub(crate) fn taken(&mut self, connection: Connection) {
+        self.sends.insert(connection, Send::Taken);
+    }
+
+    /// When the loop has to turn though nothing comes in: at once if something is left to do.
+    pub(crate) fn next_turn(&mut self, turn: &Turn<'_>) -> Option<Instant> {
+        let is_busy = !self.probes.is_empty()
+            || !self.closed.is_empty()
+            || self.sends.values().any(|send| *send != Send::Blocked)
+            || self.next_to_read(turn.network, &BTreeSet::new()).is_some();
+        if is_busy { Some(turn.now.instant) } else { self.server.wake_at(turn.now) }
+    }
+
+    /// All connections that the process has, for when it dies.
+    pub(crate) fn all_connections(&self) -> Vec<Connection> {
+        self.sessions.keys().chain(&self.backlog).copied().collect()
+    }
+
+    /// Whether it was told to end, and everybody is gone.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.is_shutting_down && self.sessions.is_empty()
+    }
+
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.is_shutting_down
+    }
+
+    /// What is left when nothing happens any more.
+    pub(crate) fn remains(&mut self) -> Sighting {
+        Sighting::AtRest(self.server.remains())
+    }
+}
+
+/// What an operator does.
+impl Driver {
+    /// Nobody is taken any more, and who is there is told to leave.
+    pub(crate) fn shut_down(&mut self, turn: &mut Turn<'_>) {
+        self.is_shutting_down = true;
+        turn.see(Sighting::Shutdown);
+        for connection in self.backlog.drain(..) {
+            turn.network.refuse(connection, turn.time);
+        }
+        self.server.shut_down(turn.now);
+        self.report(turn);
+        self.carry_out(turn);
+    }
+
+    pub(crate) fn force_release(&mut self, lock: &str, token: Option<Token>, turn: &mut Turn<'_>) {
+        let forced = self.server.force_release(lock, token, turn.now);
+        let from = forced.ok().map(|session| self.connections[&session]);
+        turn.see(Sighting::ForceRelease { lock: lock.to_owned(), token, from });
+        self.report(turn);
+        self.carry_out(turn);
+    }
+
+    pub(crate) fn kick(&mut self, lock: &str, connection: Connection, turn: &mut Turn<'_>) {
+        let kicked = self.server.kick_waiter(lock, address(connection), turn.now);
+        let done = kicked.is_ok_and(|session| self.connections[&session] == connection);
+        turn.see(Sighting::Kick { lock: lock.to_owned(), connection, done });
+        self.report(turn);
+        self.carry_out(turn);
+    }
+}
+
+/// What the loop does.
+impl Driver {
+    pub(crate) fn turn(&mut self, turn: &mut Turn<'_>) {
+        self.turn += 1;
+        self.forget_closed();
+        self.accept(turn);
+        let armed = self.armed(turn);
+        if self.draws.chance(50) {
+            self.end_sends(turn);
+            self.take_in(&armed, turn);
+        } else {
+            self.take_in(&armed, turn);
+            self.end_sends(turn);
+        }
+        for connection in std::mem::take(&mut self.probes) {
+            self.probe(connection, turn);
+        }
+        self.pass_deadlines(turn);
+        self.carry_out(turn);
+        let gauges = self.server.gauges();
+        turn.see(Sighting::TurnEnds(gauges));
+    }
+
+    fn accept(&mut self, turn: &mut Turn<'_>) {
+        while let Some(&connection) = self.backlog.front() {
+            let Ok(session) = self.server.connect(address(connection), turn.now) else { return };
+            self.backlog.pop_front();
+            self.connections.insert(session, connection);
+            self.sessions.insert(connection, session);
+            turn.see(Sighting::Accepted(connection));
+        }
+    }
+
+    /// The connections whose reads are with the kernel already: what these find is given to the
+    /// engine even if it would not have them read any more.
+    fn armed(&mut self, turn: &Turn<'_>) -> BTreeSet<Connection> {
+        let Driver { sessions, server, .. } = self;
+        let armed = sessions.iter().filter(|&(&connection, &session)| {
+            turn.network.readable_since(connection).is_some()
+                && server.reading(session) != Reading::Off
+        });
+        armed.map(|(&connection, _)| connection).collect()
+    }
+
+    fn take_in(&mut self, armed: &BTreeSet<Connection>, turn: &mut Turn<'_>) {
+        let mut armed = armed.clone();
+        for _ in 0..self.habits.reads_a_turn {
+            let Some(connection) = self.next_to_read(turn.network, &armed) else { return };
+            armed.remove(&connection);
+            let len_max = self.read_max(connection, turn.network);
+            let input = turn.network.read(connection, len_max);
+            self.give(connection, input, turn);
+        }
+    }
+
+    /// A single read takes what is there of the first frame: the engine relies on it when the time
+    /// for that has passed.
+    fn read_max(&mut self, connection: Connection, network: &Network) -> usize {
+        match self.server.reading(self.sessions[&connection]) {
+            Reading::Once => BUFFER_LEN,
+            // A flood is not read byte by byte, for the sake of who waits for this test.
+            _ if network.readable_len(connection) > BUFFER_LEN => BUFFER_LEN,
+            Reading::Off | Reading::Stream => self.habits.read_max,
+        }
+    }
+
+    /// What became readable first is read first.
+    fn next_to_read(
+        &mut self,
+        network: &Network,
+        armed: &BTreeSet<Connection>,
+    ) -> Option<Connection> {
+        let Driver { sessions, server, .. } = self;
+        let readable = sessions.iter().filter_map(|(&connection, &session)| {
+            let since = network.readable_since(connection)?;
+            let is_read = armed.contains(&connection) || server.reading(session) != Reading::Off;
+            is_read.then_some((since, connection))
+        });
+        readable.min().map(|(_, connection)| connection)
+    }
+
+    fn give(&mut self, connection: Connection, input: Input, turn: &mut Turn<'_>) {
+        let Some(&session) = self.sessions.get(&connection) else { return };
+        match input {
+            Input::Bytes(bytes) => {
+                turn.see(Sighting::Read(connection, bytes.clone()));
+                self.server.receive(session, &bytes, turn.now);
+            }
+            Input::End(end) => {
+                turn.see(Sighting::ReadEnd(connection, end));
+                match end {
+                    End::Closed => self.server.end_of_stream(session, turn.now),
+                    End::Reset => self.server.disconnected(session, turn.now),
+                    End::GaveUp => self.server.unreachable(session, turn.now),
+                }
+            }
+            Input::Nothing => self.server.silent(session, turn.now),
+        }
+        self.report(turn);
+    }
+
+    fn probe(&mut self, connection: Connection, turn: &mut Turn<'_>) {
+        let input = turn.network.read(connection, BUFFER_LEN);
+        self.give(connection, input, turn);
+    }
+
+    /// Tells the engine how its sends have gone.
+    fn end_sends(&mut self, turn: &mut Turn<'_>) {
+        for (connection, send) in self.sends.clone() {
+            let session = self.sessions[&connection];
+            if let Some(end) = turn.network.broken(connection) {
+                self.sends.remove(&connection);
+                self.give(connection, Input::End(end), turn);
+            } else if send == Send::Taken {
+                self.sends.remove(&connection);
+                self.server.sent(session, turn.now);
+            } else if matches!(send, Send::UnderWay(since) if since < self.turn) {
+                self.sends.insert(connection, Send::Blocked);
+                self.server.send_blocked(session, turn.now);
+            }
+            self.report(turn);
+        }
+    }
+
+    fn pass_deadlines(&mut self, turn: &mut Turn<'_>) {
+        if self.server.wake_at(turn.now).is_some_and(|at| at <= turn.now.instant) {
+            self.server.expire(turn.now, self.habits.deadlines_a_turn);
+            self.report(turn);
+        }
+    }
+
+    fn carry_out(&mut self, turn: &mut Turn<'_>) {
+        while let Some(effect) = self.server.poll_effect() {
+            match effect {
+                Effect::Transmit(session) => self.transmit(session, turn),
+                Effect::Probe(session) => {
+                    let connection = self.connections[&session];
+                    if self.draws.chance(self.habits.probed_at_once) {
+                        self.probe(connection, turn);
+                    } else {
+                        self.probes.push(connection);
+                    }
+                }
+                Effect::ShutdownWrite(session) => {
+                    let connection = self.connections[&session];
+                    turn.see(Sighting::ShutdownWrite(connection));
+                    turn.network.shutdown_write(connection, turn.time);
+                }
+                Effect::Close(session) => self.close(session, turn),
+            }
+        }
+    }
+
+    fn transmit(&mut self, session: SessionId, turn: &mut Turn<'_>) {
+        let connection = self.connections[&session];
+        let mut out = vec![0; self.draws.among(&[ERROR_LEN_MAX, ERROR_LEN_MAX + 1, 512, 4096])];
+        let len = self.server.transmit(session, &mut out);
+        if len == 0 {
+            return;
+        }
+        turn.see(Sighting::Submitted(connection, out[..len].to_vec()));
+        if !turn.network.submit(connection, &out[..len], turn.time) {
+            turn.see(Sighting::Stuck(connection));
+            self.sends.insert(connection, Send::UnderWay(self.turn));
+            return;
+        }
+        turn.see(Sighting::Taken(connection));
+        if self.draws.chance(self.habits.sent_at_once) {
+            self.server.sent(session, turn.now);
+            self.report(turn);
+        } else {
+            self.sends.insert(connection, Send::Taken);
+        }
+    }
+
+    fn close(&mut self, session: SessionId, turn: &mut Turn<'_>) {
+        let connection = self.connections[&session];
+        turn.see(Sighting::Closed(connection));
+        turn.network.close(connection, turn.time);
+        self.sends.remove(&connection);
+        self.closed.push(connection);
+        if self.draws.chance(self.habits.forgotten_at_once) {
+            self.forget_closed();
+        }
+    }
+
+    fn forget_closed(&mut self) {
+        for connection in std::mem::take(&mut self.closed) {
+            let session = self.sessions.remove(&connection).expect("it is closed once");
+            self.connections.remove(&session);
+            self.probes.retain(|&probed| probed != connection);
+            self.server.forget(session);
+        }
+    }
+
+    /// Passes on what has happened to locks.
+    fn report(&mut self, turn: &mut Turn<'_>) {
+        while let Some(change) = self.server.poll_change() {
+            let OwnershipChange { lock, session, token, what, .. } = change;
+            let (lock, connection) = (lock.to_string(), self.connections[&session]);
+            turn.see(match what {
+                Ownership::Granted { .. } => {
+                    Sighting::Granted { lock, connection, token, clock: turn.now.unix }
+                }
+                Ownership::Released { reason, .. } => {
+                    Sighting::Released { lock, connection, token, reason }
+                }
+            });
+        }
+    }
+}
+
+/// Every connection has an address of its own.
+fn address(connection: Connection) -> PeerAddress {
+    let [.., a, b, c] = connection.to_be_bytes();
+    PeerAddress::from(SocketAddr::from(([10, a, b, c], 52114)))
+}

@@ -1,0 +1,110 @@
+//! What can be seen from outside: the wire on the server's side of the network, what the process
+//! reports about ownership, and what is done to it.
+
+use monolock_core::effect::ReleaseReason;
+use monolock_core::fencing::Token;
+use monolock_core::time::UnixTime;
+
+/// A connection, numbered in the order in which they were begun.
+pub(crate) type Connection = usize;
+
+/// How a connection comes to its end as the server learns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The peer has closed it, or its own direction of it.
+    Closed,
+    /// The peer has broken it off.
+    Reset,
+    /// The kernel got no answer for too long.
+    GaveUp,
+}
+
+/// What the server counts at the end of a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gauges {
+    pub(crate) connections: usize,
+    pub(crate) unclaimed: usize,
+    pub(crate) locks_held: usize,
+    pub(crate) waiters: usize,
+}
+
+/// What is left in a server when everybody is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Remains {
+    pub(crate) gauges: Gauges,
+    pub(crate) sessions: usize,
+    pub(crate) locks: usize,
+    pub(crate) has_deadline: bool,
+}
+
+/// One thing that was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sighting {
+    /// The server has taken the connection.
+    Accepted(Connection),
+    /// So many bytes are there for the server to be read.
+    Arrived(Connection, usize),
+    /// That the peer is done is there to be read.
+    ArrivedEnd(Connection),
+    /// The server has read these bytes.
+    Read(Connection, Vec<u8>),
+    /// The server has learned that nothing more will come.
+    ReadEnd(Connection, End),
+    /// The server has given these bytes to the kernel.
+    Submitted(Connection, Vec<u8>),
+    /// The kernel has no room for all of them.
+    Stuck(Connection),
+    /// The kernel has taken all of them.
+    Taken(Connection),
+    /// The server has closed its direction.
+    ShutdownWrite(Connection),
+    /// The server has closed the connection.
+    Closed(Connection),
+    /// A client has read these bytes.
+    ClientRead(Connection, Vec<u8>),
+    /// A reset by the server has reached a client, and destroyed what it had not read; whether it
+    /// was reading all the time.
+    ClientReset {
+        connection: Connection,
+        attentive: bool,
+    },
+    /// The server reports that a lock is granted, at this wall clock.
+    Granted {
+        lock: String,
+        connection: Connection,
+        token: Token,
+        clock: UnixTime,
+    },
+    /// The server reports that a lock is taken back.
+    Released {
+        lock: String,
+        connection: Connection,
+        token: Token,
+        reason: ReleaseReason,
+    },
+    /// An administrator wanted a lock back, from the holder of this token if there is one, and was
+    /// told whom it was taken from.
+    ForceRelease {
+        lock: String,
+        token: Option<Token>,
+        from: Option<Connection>,
+    },
+    /// An administrator wanted a waiter out, and was told whether it was there.
+    Kick {
+        lock: String,
+        connection: Connection,
+        done: bool,
+    },
+    /// The server was told to end.
+    Shutdown,
+    /// The whole process is stopped, and goes on.
+    Stopped,
+    Continued,
+    /// The process is gone, and another one begins.
+    Died,
+    Started,
+    /// The event loop has turned once.
+    TurnEnds(Gauges),
+    /// Everybody is gone, and nothing happens any more.
+    AtRest(Remains),
+}
