@@ -8,6 +8,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::num::NonZeroU32;
+use std::process;
 use std::thread;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut claim = Vec::new();
     encode_acquire(Acquire { lease_ms: LEASE_MS, name: &name }, &mut claim);
     (&server).write_all(&claim)?;
-    release_on_enter(server.try_clone()?);
+    release_on_enter();
     follow(&server, &name)
 }
 
@@ -49,6 +50,8 @@ fn follow(mut server: &TcpStream, name: &str) -> Result<(), Box<dyn std::error::
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 server.write_all(&[HEARTBEAT])?;
             }
+            // Stopped by Ctrl-Z, and going on.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error.into()),
         }
         while let Some((frame, len)) = decode_server(&unread)? {
@@ -68,15 +71,17 @@ fn follow(mut server: &TcpStream, name: &str) -> Result<(), Box<dyn std::error::
             }
         }
     }
-    println!("released");
+    println!("lost: the server has closed the connection");
     Ok(())
 }
 
-/// To close the connection is to release the lock: there is no message for it.
-fn release_on_enter(server: TcpStream) {
+/// To close the connection is to release the lock: there is no message for it, and to exit is
+/// enough.
+fn release_on_enter() {
     thread::spawn(move || {
         if matches!(io::stdin().read_line(&mut String::new()), Ok(1..)) {
-            let _ = server.shutdown(std::net::Shutdown::Both);
+            println!("released");
+            process::exit(0);
         }
     });
 }

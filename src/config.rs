@@ -278,7 +278,8 @@ fn flags() -> impl Iterator<Item = Arg> {
             // What is not UTF-8 is refused where the flag's name is at hand.
             .value_parser(clap::value_parser!(OsString))
             .overrides_with(name)
-            .allow_hyphen_values(false)
+            // So that a negative number is refused as the flag's value.
+            .allow_negative_numbers(true)
     })
 }
 
@@ -382,6 +383,7 @@ mod tests {
             (&["--max-lease", "0s"], &[], "--max-lease"),
             (&["--max-lease", "1200h"], &[], "--max-lease"),
             (&["--max-sessions-per-peer", "0"], &[], "--max-sessions-per-peer"),
+            (&["--max-sessions-per-peer", "-1"], &[], "--max-sessions-per-peer"),
             (&["--log-level", "loud"], &[], "--log-level"),
             (&["--log-format", "xml"], &[], "--log-format"),
             (&[], &[("MONOLOCK_LOG_FORMAT", "xml")], "MONOLOCK_LOG_FORMAT"),

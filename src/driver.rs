@@ -236,11 +236,13 @@ impl Driver {
             }
         }
         while let Some(change) = self.engine.poll_change() {
-            let (lock, peer, token) = (&*change.lock, change.peer, change.token);
+            let (lock, peer, token) = (&*change.lock, change.peer, change.token.get());
             match change.what {
-                Ownership::Granted { wait } => debug!(lock, %peer, %token, ?wait, "granted"),
+                Ownership::Granted { wait } => {
+                    debug!(lock, %peer, token, wait_ms = wait.as_millis(), "granted");
+                }
                 Ownership::Released { held, reason } => {
-                    debug!(lock, %peer, %token, ?held, %reason, "released");
+                    debug!(lock, %peer, token, held_ms = held.as_millis(), %reason, "released");
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Where the server can't go on: one line that says what is wrong and what to do, and a status.
 
 use std::fmt::{self, Display};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// The command line or the environment is wrong.
@@ -26,18 +27,27 @@ impl Fatal {
         Fatal { status: EXIT_DEAD_END, line: line.to_string() }
     }
 
+    /// Says it on stderr, and returns the status to exit with.
+    pub fn report(&self) -> ExitCode {
+        // A closed stderr is no reason to end with another status.
+        let _ = writeln!(io::stderr(), "monolock: {self}");
+        self.exit_code()
+    }
+
     /// The status to exit with.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.status)
     }
 }
 
-/// One line, whatever went into it.
+/// One line, whatever went into it: control characters, and those that turn the direction of
+/// writing, are escaped.
 impl Display for Fatal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.line.chars() {
-            if c.is_control() {
-                c.escape_default().fmt(f)?;
+            // A quote or a backslash, which would be escaped as well, makes two characters.
+            if c.is_control() || c.escape_debug().count() > 2 {
+                c.escape_debug().fmt(f)?;
             } else {
                 c.fmt(f)?;
             }
@@ -47,3 +57,14 @@ impl Display for Fatal {
 }
 
 impl std::error::Error for Fatal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_forge_a_line_or_turn_its_direction_is_escaped() {
+        let line = Fatal::usage("it's \"a\\b\" é\n\u{202e}x\u{7f}").to_string();
+        assert_eq!(line, "it's \"a\\b\" é\\n\\u{202e}x\\u{7f}");
+    }
+}

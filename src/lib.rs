@@ -35,11 +35,7 @@ use crate::fatal::Fatal;
 
 /// The program.
 pub fn main() -> ExitCode {
-    run().unwrap_or_else(|fatal| {
-        // A closed stderr is no reason to end with another status.
-        let _ = writeln!(std::io::stderr(), "monolock: {fatal}");
-        fatal.exit_code()
-    })
+    run().unwrap_or_else(|fatal| fatal.report())
 }
 
 fn run() -> Result<ExitCode, Fatal> {

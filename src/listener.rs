@@ -87,6 +87,9 @@ fn set_inherited_options(socket: &Socket) -> io::Result<()> {
 
 fn cannot_listen(address: SocketAddr, error: &io::Error) -> String {
     let remedy = match error.kind() {
+        _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
+            "raise the limit of open files (ulimit -n, LimitNOFILE= of the unit)"
+        }
         io::ErrorKind::AddrInUse => {
             "another process, perhaps a second monolock, has this address: stop it, or choose \
              another address with --listen"
@@ -94,7 +97,7 @@ fn cannot_listen(address: SocketAddr, error: &io::Error) -> String {
         io::ErrorKind::AddrNotAvailable => {
             "no interface of this machine has this address: choose another one with --listen"
         }
-        io::ErrorKind::PermissionDenied => {
+        io::ErrorKind::PermissionDenied if (1..1024).contains(&address.port()) => {
             "ports below 1024 need CAP_NET_BIND_SERVICE: grant it, or choose another port with \
              --listen"
         }

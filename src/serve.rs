@@ -33,6 +33,9 @@ const PLACES_MAX: u64 = 1 << 24;
 
 /// Runs the server until it has shut down, or says in the log why it can't.
 pub(crate) fn serve(config: &Config, signals: Caught) -> ExitCode {
+    if let Err(fatal) = can_have_threads() {
+        return fatal.report();
+    }
     let _logging = logging::start(config);
     end_on_panic();
     match start(config, signals).and_then(control::run) {
@@ -42,6 +45,17 @@ pub(crate) fn serve(config: &Config, signals: Caught) -> ExitCode {
             fatal.exit_code()
         }
     }
+}
+
+/// Tries it, because the log's writer, which is the first thread, panics where it can't be had.
+fn can_have_threads() -> Result<(), Fatal> {
+    let thread = thread::Builder::new().spawn(|| {}).map_err(|error| {
+        Fatal::dead_end(format_args!(
+            "cannot start a thread: {error}; raise the limit of processes (ulimit -u, \
+             TasksMax= of the unit, the container's pids limit)"
+        ))
+    })?;
+    thread.join().map_err(|_| Fatal::dead_end("a thread that does nothing has failed"))
 }
 
 fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {

@@ -113,6 +113,9 @@ impl Places {
 /// Descriptors that are kept back from clients, for whatever else the server has to open.
 const RESERVED_DESCRIPTORS: u64 = 32;
 
+/// Where there are few descriptors, no larger part of them than this is kept back.
+const RESERVED_PART: u64 = 8;
+
 /// Sockets on their way from the acceptor into a ring's table. More would only wait there instead
 /// of in the kernel's queue.
 const NUMBERED_MAX: u32 = 1024;
@@ -140,7 +143,8 @@ impl RoundRobin {
         descriptors_max: u64,
         accept_errors: Arc<AtomicU64>,
     ) -> RoundRobin {
-        let in_use = descriptors::open() + RESERVED_DESCRIPTORS;
+        let reserved = RESERVED_DESCRIPTORS.min(descriptors_max / RESERVED_PART);
+        let in_use = descriptors::open() + reserved;
         let spare_descriptors = descriptors_max.saturating_sub(in_use).max(1);
         RoundRobin {
             shards,

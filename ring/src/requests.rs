@@ -68,15 +68,12 @@ impl Ring {
         let connection = self.connections.open(id);
         assert!(!connection.is_sending(), "two sends at once on {id:?}");
         assert!(!connection.has(Flags::WRITE_SHUT), "a send after the shutdown of {id:?}");
-        let buffer = self.send_pool.take();
-        let start = self.send_pool.start(buffer);
-        // SAFETY: `SEND_LEN` initialised bytes, which are ours alone until the send is submitted.
-        let len = fill(unsafe { std::slice::from_raw_parts_mut(start, SEND_LEN) });
+        let len = fill(self.send_pool.draft());
         assert!(len <= SEND_LEN, "a send of {len} bytes");
         if len == 0 {
-            self.send_pool.give_back(buffer);
             return;
         }
+        let (buffer, start) = self.send_pool.keep(len);
         let len = u16::try_from(len).expect("SEND_LEN fits, as connection.rs asserts");
         connection.send_buffer = buffer;
         connection.send_turn = self.turn;

@@ -49,6 +49,10 @@ pub struct Ring {
     not_send: PhantomData<*mut ()>,
 }
 
+/// How long a turn lasts at most while a send is not known to be done. Nearly all are done in the
+/// call that submits them, which then does not wait.
+const LATE_AFTER: Duration = Duration::from_millis(5);
+
 /// A completion's meaning, before the bytes are borrowed.
 enum Outcome {
     Received { id: ConnectionId, buffer: u16, len: usize },
@@ -106,6 +110,7 @@ impl Ring {
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.take_back_lent();
         self.turn = self.turn.wrapping_add(1);
+        let timeout = self.until_sends_are_late(timeout);
         loop {
             self.feed_starved();
             let may_sleep = self.ready.is_empty() && self.starved.is_empty();
@@ -185,6 +190,18 @@ impl Ring {
                 self.adjust_reading(id);
             }
         }
+    }
+
+    /// A send that is stuck makes nothing happen, and is called late by the turn after that of its
+    /// submission: so these two turns must end by themselves.
+    fn until_sends_are_late(&mut self, timeout: Option<Duration>) -> Option<Duration> {
+        let connections = &mut self.connections;
+        let is_sending =
+            |&id: &ConnectionId| connections.find(id).is_some_and(|found| found.is_sending());
+        if self.sends.is_empty() && !self.sends_before.iter().any(is_sending) {
+            return timeout;
+        }
+        Some(timeout.map_or(LATE_AFTER, |timeout| timeout.min(LATE_AFTER)))
     }
 
     /// Notes the sends that were submitted a turn ago and are still not complete. Whether they are
@@ -356,8 +373,8 @@ impl Ring {
         let connection = self.connections.expect(id);
         assert!(connection.is_sending(), "{completion:?} for {connection:?}");
         let buffer = mem::replace(&mut connection.send_buffer, Connection::NO_SEND);
-        let (len, flags) = (i32::from(connection.send_len), connection.flags);
-        self.send_pool.give_back(buffer);
+        let (len, flags) = (connection.send_len, connection.flags);
+        self.send_pool.give_back(buffer, usize::from(len));
         if flags.any(Flags::CLOSING) {
             self.close_if_quiet(id);
             return None;
@@ -366,7 +383,7 @@ impl Ring {
             self.shut_now(id);
         }
         Some(Outcome::Event(match completion.error() {
-            None if completion.result == len => Event::Sent { id },
+            None if completion.result == i32::from(len) => Event::Sent { id },
             // WAITALL stops short only by an error, and keeps that one to itself.
             None => Event::SendFailed { id, error: Errno::BROKEN_PIPE },
             Some(error) => Event::SendFailed { id, error },

@@ -4,68 +4,112 @@ use std::io;
 
 use crate::mapping::Mapping;
 
-/// Bytes in a send buffer: the longest send.
+/// The longest send, in bytes.
 pub const SEND_LEN: usize = 512;
 
-/// How many buffers stay resident when none is in use: 2 MiB. More are only needed when many peers
-/// are slow at once, or when all are told that the server ends.
-const RETAINED: u32 = 4096;
+/// Bytes in a buffer for a short send. Nearly all sends are a few frames of a few bytes, and a
+/// thousand of them are in flight when a thousand peers speak at once.
+const SHORT_LEN: usize = 64;
 
-/// At most one buffer a connection, at stable addresses. The buffer freed last is used first, as it
-/// is still in the cache.
+/// How many buffers of each kind stay resident when none is in use: 256 KiB. More are only needed
+/// when many peers are slow at once, or when all are told that the server ends.
+const SHORT_RETAINED: u32 = 4096;
+const LONG_RETAINED: u32 = 512;
+
+/// At most one buffer a connection, at stable addresses.
 pub(crate) struct SendPool {
+    /// Where a send is written before its length is known.
+    draft: Box<[u8; SEND_LEN]>,
+    short: Buffers,
+    long: Buffers,
+}
+
+impl SendPool {
+    /// A pool for `most` sends at once. Costs no resident memory until used.
+    pub(crate) fn new(most: u32) -> io::Result<SendPool> {
+        Ok(SendPool {
+            draft: Box::new([0; SEND_LEN]),
+            short: Buffers::new(most, SHORT_LEN, SHORT_RETAINED)?,
+            long: Buffers::new(most, SEND_LEN, LONG_RETAINED)?,
+        })
+    }
+
+    /// Where to write the next send. What was there before is of no meaning.
+    #[inline]
+    pub(crate) fn draft(&mut self) -> &mut [u8] {
+        &mut self.draft[..]
+    }
+
+    /// Copies the first `len` bytes of the draft into a buffer that nobody else touches until it is
+    /// given back. Returns the buffer and where it starts.
+    #[inline]
+    pub(crate) fn keep(&mut self, len: usize) -> (u32, *const u8) {
+        let SendPool { draft, short, long } = self;
+        let buffers = if len <= SHORT_LEN { short } else { long };
+        buffers.take(&draft[..len])
+    }
+
+    /// Takes the buffer of a send of `len` bytes back, after its completion.
+    #[inline]
+    pub(crate) fn give_back(&mut self, buffer: u32, len: usize) {
+        if len <= SHORT_LEN { &mut self.short } else { &mut self.long }.give_back(buffer);
+    }
+
+    pub(crate) fn in_use(&self) -> u32 {
+        self.short.in_use + self.long.in_use
+    }
+}
+
+/// Buffers of one length. The one freed last is used first, as it is still in the cache.
+struct Buffers {
     bytes: Mapping,
+    len: usize,
+    /// How many of them stay resident.
+    retained: u32,
     free: Vec<u32>,
     /// Buffers from here on were never used, or were given back to the system.
     untouched: u32,
     in_use: u32,
 }
 
-impl SendPool {
-    /// A pool for `most` sends at once. Costs no resident memory until used.
-    pub(crate) fn new(most: u32) -> io::Result<SendPool> {
-        let bytes = Mapping::new(most as usize * SEND_LEN)?;
-        Ok(SendPool { bytes, free: Vec::new(), untouched: 0, in_use: 0 })
+impl Buffers {
+    fn new(most: u32, len: usize, retained: u32) -> io::Result<Buffers> {
+        let bytes = Mapping::new(most as usize * len)?;
+        Ok(Buffers { bytes, len, retained, free: Vec::new(), untouched: 0, in_use: 0 })
     }
 
-    /// Takes a buffer. There is one, as each connection has at most one send in flight.
+    /// There is one, as each connection has at most one send in flight.
     #[inline]
-    pub(crate) fn take(&mut self) -> u32 {
+    fn take(&mut self, content: &[u8]) -> (u32, *const u8) {
+        assert!(content.len() <= self.len, "{} bytes in a buffer of {}", content.len(), self.len);
         self.in_use += 1;
-        self.free.pop().unwrap_or_else(|| {
+        let buffer = self.free.pop().unwrap_or_else(|| {
             self.untouched += 1;
             self.untouched - 1
-        })
+        });
+        let start = self.bytes.at(buffer as usize * self.len);
+        // SAFETY: the buffer is inside the mapping, `len` bytes are ours alone as it was free, and
+        // the content, which is no longer, is elsewhere.
+        unsafe { start.copy_from_nonoverlapping(content.as_ptr(), content.len()) };
+        (buffer, start)
     }
 
-    /// Where a taken buffer is: `SEND_LEN` initialised bytes that nobody else touches until the
-    /// buffer is in flight.
     #[inline]
-    pub(crate) fn start(&self, buffer: u32) -> *mut u8 {
-        self.bytes.at(buffer as usize * SEND_LEN)
-    }
-
-    /// Takes a buffer back, after its completion.
-    #[inline]
-    pub(crate) fn give_back(&mut self, buffer: u32) {
+    fn give_back(&mut self, buffer: u32) {
         self.in_use -= 1;
         self.free.push(buffer);
-        if self.in_use == 0 && self.untouched > RETAINED {
+        if self.in_use == 0 && self.untouched > self.retained {
             self.shrink();
         }
     }
 
-    pub(crate) fn in_use(&self) -> u32 {
-        self.in_use
-    }
-
     #[cold]
     fn shrink(&mut self) {
-        self.bytes.release_from(RETAINED as usize * SEND_LEN);
-        self.untouched = RETAINED;
+        self.bytes.release_from(self.retained as usize * self.len);
+        self.untouched = self.retained;
         self.free.clear();
-        self.free.extend((0..RETAINED).rev());
-        self.free.shrink_to(RETAINED as usize);
+        self.free.extend((0..self.retained).rev());
+        self.free.shrink_to(self.retained as usize);
     }
 }
 
@@ -76,26 +120,48 @@ mod tests {
     #[test]
     fn the_buffer_freed_last_is_used_first() {
         let mut pool = SendPool::new(8).expect("memory");
-        let (first, second) = (pool.take(), pool.take());
-        pool.give_back(first);
-        pool.give_back(second);
-        assert_eq!(pool.take(), second);
-        assert_eq!(pool.take(), first);
-        assert_eq!(pool.take(), 2, "a third one is new");
+        let (first, second) = (pool.keep(9).0, pool.keep(9).0);
+        pool.give_back(first, 9);
+        pool.give_back(second, 9);
+        assert_eq!(pool.keep(9).0, second);
+        assert_eq!(pool.keep(9).0, first);
+        assert_eq!(pool.keep(9).0, 2, "a third one is new");
+    }
+
+    #[test]
+    fn short_and_long_sends_are_kept_whole_beside_each_other() {
+        let mut pool = SendPool::new(8).expect("memory");
+        let lens = [1, SHORT_LEN, SHORT_LEN + 1, SEND_LEN];
+        let kept = lens.map(|len| {
+            let mark = u8::try_from(len % 251).expect("below 251");
+            pool.draft()[..len].fill(mark);
+            (len, mark, pool.keep(len))
+        });
+        assert_eq!(pool.in_use(), 4);
+        for (len, mark, (buffer, start)) in kept {
+            // SAFETY: `len` bytes were just copied there, and the buffer is not given back yet.
+            let bytes = unsafe { std::slice::from_raw_parts(start, len) };
+            assert!(bytes.iter().all(|&byte| byte == mark), "{len} bytes of {mark}");
+            pool.give_back(buffer, len);
+        }
+        assert_eq!(pool.in_use(), 0);
     }
 
     #[test]
     fn a_burst_is_given_back_to_the_system() {
-        let burst = RETAINED + 1000;
-        let mut pool = SendPool::new(burst).expect("memory");
-        let taken: Vec<u32> = (0..burst).map(|_| pool.take()).collect();
-        for buffer in taken {
-            pool.give_back(buffer);
+        for (len, retained) in [(9, SHORT_RETAINED), (SEND_LEN, LONG_RETAINED)] {
+            let burst = retained + 1000;
+            let mut pool = SendPool::new(burst).expect("memory");
+            let taken: Vec<u32> = (0..burst).map(|_| pool.keep(len).0).collect();
+            for buffer in taken {
+                pool.give_back(buffer, len);
+            }
+            let buffers = if len == SEND_LEN { &pool.long } else { &pool.short };
+            assert_eq!(buffers.untouched, retained);
+            let mut again: Vec<u32> = (0..burst).map(|_| pool.keep(len).0).collect();
+            assert_eq!(again[0], 0, "the lowest, resident ones come first");
+            again.sort_unstable();
+            assert!(again.into_iter().eq(0..burst), "each buffer is there once");
         }
-        assert_eq!(pool.untouched, RETAINED);
-        let mut again: Vec<u32> = (0..burst).map(|_| pool.take()).collect();
-        assert_eq!(again[0], 0, "the lowest, resident ones come first");
-        again.sort_unstable();
-        assert!(again.into_iter().eq(0..burst), "each buffer is there once");
     }
 }

@@ -108,7 +108,10 @@ pub enum SetupError {
         limit: u64,
     },
     /// A step failed that is not expected to.
-    #[error("io_uring can't be set up: can't {step}: {source}")]
+    #[error(
+        "io_uring can't be set up: can't {step}: {source}; if a seccomp profile is in force, allow \
+         io_uring_setup, io_uring_enter and io_uring_register"
+    )]
     Step {
         /// What was being done.
         step: &'static str,

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use loopback::{DEADLINE, Loopback, SMALL, Seen, bytes, read_exactly, read_to_end, write};
-use monolock_ring::{ConnectionId, Reading, SEND_LEN};
+use monolock_ring::{ConnectionId, Event, Reading, SEND_LEN};
 use socket2::SockRef;
 
 /// The `n`th full send.
@@ -62,6 +62,26 @@ fn a_blocked_send_is_told_once_and_done_when_the_peer_reads() {
     assert!(!net.ring.is_sending(id));
     reader.join().expect("every byte came");
     assert_eq!(net.ring.sends_in_flight(), 0);
+}
+
+#[test]
+fn a_stuck_send_is_told_though_nothing_else_ever_happens() {
+    const LONG: Duration = Duration::from_secs(120);
+    let mut net = Loopback::new(&SMALL);
+    let (socket, _silent_peer) = net.narrow_pair();
+    let id = net.attach(0, socket);
+    net.ring.send(id, bytes(&part(0)));
+    let begun = Instant::now();
+    loop {
+        net.ring.wait(Some(LONG)).expect("wait");
+        match net.ring.next_event() {
+            Some(Event::SendBlocked { .. }) => break,
+            Some(Event::Sent { .. }) => net.ring.send(id, bytes(&part(1))),
+            None => {}
+            Some(event) => panic!("{event:?}"),
+        }
+    }
+    assert!(begun.elapsed() < LONG, "it was not told only when the wait was over");
 }
 
 #[test]

@@ -96,7 +96,7 @@ async fn steer(server: Server) -> Result<(), Fatal> {
             }
         }
     }
-    info!(held = told, "stopped");
+    info!(holders_told = told, "stopped");
     Ok(())
 }
 

@@ -107,7 +107,7 @@ impl Driver {
 
     /// Whether it was told to end, and everybody is gone.
     pub(crate) fn has_ended(&self) -> bool {
-        self.is_shutting_down && self.sessions.is_empty()
+        self.is_shutting_down && self.sessions.is_empty() && self.backlog.is_empty()
     }
 
     pub(crate) fn is_shutting_down(&self) -> bool {
@@ -122,13 +122,10 @@ impl Driver {
 
 /// What an operator does.
 impl Driver {
-    /// Nobody is taken any more, and who is there is told to leave.
+    /// Nobody may knock any more; who is there, or has knocked before, is told to leave.
     pub(crate) fn shut_down(&mut self, turn: &mut Turn<'_>) {
         self.is_shutting_down = true;
         turn.see(Sighting::Shutdown);
-        for connection in self.backlog.drain(..) {
-            turn.network.refuse(connection, turn.time);
-        }
         self.server.shut_down(turn.now);
         self.report(turn);
         self.carry_out(turn);
@@ -169,6 +166,9 @@ impl Driver {
             self.probe(connection, turn);
         }
         self.pass_deadlines(turn);
+        self.carry_out(turn);
+        // There may be places now for who still waits in the backlog.
+        self.accept(turn);
         self.carry_out(turn);
         let gauges = self.server.gauges();
         turn.see(Sighting::TurnEnds(gauges));

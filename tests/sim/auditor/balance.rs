@@ -50,10 +50,16 @@ impl Auditor {
         let io_timeout = self.io_timeout();
         let is_late = |due: u64| due.max(running).saturating_add(LATE_MAX) < self.now;
         for (connection, session) in &self.sessions {
+            // A server that was stopped learns late that a write is stuck, or that all is sent.
             let over = match (session.ended, session.stuck) {
                 (None, None) => session.deadline(io_timeout),
-                (None, Some(since)) => session.deadline(io_timeout).min(since + io_timeout),
-                (Some((ended, _)), _) => ended + io_timeout + DRAIN_MAX.min(io_timeout),
+                (None, Some(since)) => {
+                    session.deadline(io_timeout).min(since.max(running) + io_timeout)
+                }
+                (Some(_), None) if session.error_submitted => {
+                    session.taken.max(running) + DRAIN_MAX.min(io_timeout)
+                }
+                (Some((ended, _)), _) => ended + io_timeout,
             };
             Invariant::NoneIsImmortal.holds(!is_late(over), || {
                 format!("connection {connection} should be over since {over} ns")
