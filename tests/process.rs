@@ -8,6 +8,7 @@
 //! | `signals.rs` | the signals that don't end it |
 //! | `logging.rs` | what goes to stderr, and that nobody must read it |
 //! | `restart.rs` | SIGKILL, and the next process after it |
+//! | `quiet.rs` | what must come about when nobody says anything |
 //! | `opt_in_limits.rs` | `--max-lease` and `--max-sessions-per-peer` |
 
 mod harness;
@@ -18,6 +19,8 @@ mod configuration;
 mod logging;
 #[path = "process/opt_in_limits.rs"]
 mod opt_in_limits;
+#[path = "process/quiet.rs"]
+mod quiet;
 #[path = "process/restart.rs"]
 mod restart;
 #[path = "process/shutdown.rs"]
