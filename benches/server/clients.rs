@@ -24,7 +24,7 @@ const PORTS_AN_ADDRESS: u32 = 8000;
 /// What a client sends first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Greeting {
-    /// An ACQUIRE of a lock that nobody else has, with a name of 16 bytes and a lease of hours.
+    /// An ACQUIRE of a lock that nobody else has, with a name of 16 bytes and a lease of a minute.
     Acquire,
     /// One byte.
     Byte,
@@ -165,7 +165,7 @@ impl Clients {
         self.ring.read(id, Reading::Stream);
         match greeting {
             Greeting::Acquire => {
-                let mut frame = *b"\x01\x01\x7f\xff\xff\xff\x00\x10bench/0000000000";
+                let mut frame = *b"\x01\x01\x00\x00\xea\x60\x00\x10bench/0000000000";
                 let number = format!("{:010}", self.connected);
                 frame[14..].copy_from_slice(number.as_bytes());
                 self.send(index, &frame);

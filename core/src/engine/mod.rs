@@ -1,6 +1,6 @@
 //! The lock server. Inputs are methods that take the present; what is to be done about them is
 //! asked for with [`Engine::poll_effect`], and when to come back at the latest with
-//! [`Engine::next_deadline`].
+//! [`Engine::wake_at`].
 //!
 //! What the driver owes the engine: everything that had come in by a moment is given to the engine
 //! before that moment is given to [`Engine::expire`]; effects are carried out in their order.
