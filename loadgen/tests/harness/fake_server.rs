@@ -93,6 +93,8 @@ impl Shared {
         stream.set_nodelay(true).ok()?;
         // Who doesn't read for so long is cut off. Until then everybody waits for it.
         stream.set_write_timeout(Some(WRITE_MAX)).ok()?;
+        // As the real server does, so that who does not read is noticed before megabytes are there.
+        socket2::SockRef::from(stream).set_send_buffer_size(16 << 10).ok()?;
         let mut bytes = Vec::new();
         let (name, mut heartbeats) = loop {
             let mut buffer = [0; 512];
