@@ -9,9 +9,9 @@ cargo bench --bench server -- [OPTIONS]
   --only SCENARIO    heartbeats, connections or memory; without it all three
   --sessions N,N,..  open sessions of each server, for heartbeats [1000,10000]
   --rate N           heartbeats a second [20000]
-  --rounds N         turns of each server [20]
-  --round-ms N       length of a turn [1000]
-  --connections N    connections in a turn [2000]
+  --rounds N         turns of each server [50]
+  --round-ms N       length of a turn [300]
+  --connections N    connections in a turn [1000]
   --held N           open sessions for memory [15000]
   --server PATH      a server to measure in place of this tree's
   --yardstick PATH   a yardstick in place of this tree's
@@ -36,9 +36,9 @@ impl Arguments {
             only: None,
             sessions: vec![1000, 10_000],
             rate: 20_000,
-            rounds: 20,
-            round: Duration::from_secs(1),
-            connections: 2000,
+            rounds: 50,
+            round: Duration::from_millis(300),
+            connections: 1000,
             held: 15_000,
             server: None,
             yardstick: None,
