@@ -188,6 +188,11 @@ impl Session {
         self.last_seen.after_ms(self.lease_ms)
     }
 
+    /// Whether its ACQUIRE has come.
+    pub(crate) const fn is_claim(&self) -> bool {
+        !matches!(self.standing, Standing::Connected)
+    }
+
     pub(crate) fn token(&self) -> Option<Token> {
         match self.standing {
             Standing::Acquired(token) => Some(token.into()),

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::Engine;
 use crate::effect::{Effect, ReleaseReason};
-use crate::session::{Phase, SessionId, Standing};
+use crate::session::{Phase, SessionId};
 use crate::time::{Instant, Now};
 
 /// How far ahead of the present a deadline is worth being known exactly. More would put off less
@@ -15,8 +15,7 @@ const NEAR: Duration = Duration::from_millis(20);
 impl Engine {
     /// When [`Engine::expire`] has something to do at the earliest, if nothing comes in before.
     pub fn next_deadline(&mut self) -> Option<Instant> {
-        let (deadline, _) = self.first_deadline(Instant::NEVER)?;
-        Some(deadline).filter(|&deadline| deadline < Instant::NEVER)
+        self.first_wake(Instant::NEVER)
     }
 
     /// When to come back at the latest, if nothing comes in before: at [`Engine::next_deadline`] if
@@ -25,8 +24,7 @@ impl Engine {
     /// To know a far deadline exactly would be to move nearly every session in the heap after each
     /// of its heartbeats; so it is moved once in a lease.
     pub fn wake_at(&mut self, now: Now) -> Option<Instant> {
-        let (deadline, _) = self.first_deadline(now.instant.after(NEAR))?;
-        Some(deadline).filter(|&deadline| deadline < Instant::NEVER)
+        self.first_wake(now.instant.after(NEAR))
     }
 
     /// Works off the deadlines that have passed, at most `limit` of them, so that a mass of them
@@ -52,6 +50,11 @@ impl Engine {
         }
     }
 
+    fn first_wake(&mut self, exact_until: Instant) -> Option<Instant> {
+        let (deadline, _) = self.first_deadline(exact_until)?;
+        Some(deadline).filter(|&deadline| deadline < Instant::NEVER)
+    }
+
     /// The heap's first deadline is only a lower bound for a claim that had heartbeats since it was
     /// put there: those sink to where they belong, until the first one is exact or after
     /// `exact_until`.
@@ -62,9 +65,8 @@ impl Engine {
                 return Some((deadline, index));
             }
             let session = &self.sessions[index];
-            let is_claim = !matches!(session.standing, Standing::Connected);
             let restarted = match session.phase {
-                Phase::Open if is_claim => session.lease_end(),
+                Phase::Open if session.is_claim() => session.lease_end(),
                 // Heartbeats that were read before reading stopped may come late.
                 Phase::Blocked => session.lease_end().min(self.write_deadlines[&index]),
                 _ => deadline,
@@ -103,7 +105,7 @@ impl Engine {
         if session.phase != Phase::Open {
             return;
         }
-        let is_claim = !matches!(session.standing, Standing::Connected);
+        let is_claim = session.is_claim();
         let deadline = if is_claim {
             session.lease_end()
         } else {

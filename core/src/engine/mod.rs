@@ -118,7 +118,7 @@ impl Engine {
 
     /// Ends a session with an ERROR for a reason that the engine can't know of.
     pub fn refuse(&mut self, id: SessionId, code: ErrorCode, now: Now) {
-        if self.alive(id).is_some() {
+        if self.sessions.get(id).is_some_and(|session| session.phase.is_alive()) {
             self.end_with_error(id.index, Farewell::new(code), now);
         }
     }
@@ -134,7 +134,7 @@ impl Engine {
             session.phase = Phase::Open;
         }
         match session.phase {
-            Phase::Open | Phase::Probing | Phase::Blocked => match session.standing {
+            Phase::Open | Phase::Blocked => match session.standing {
                 Standing::Connected => self.receive_first_frame(id.index, bytes, now),
                 Standing::Waiting(_) | Standing::Acquired(_) => {
                     self.receive_heartbeats(id.index, bytes, now);
@@ -143,6 +143,7 @@ impl Engine {
             Phase::Draining => self.drain(id.index, bytes),
             // The deadline is that of the write; what comes meanwhile has no meaning any more.
             Phase::Unreachable | Phase::Finishing | Phase::FarewellSent | Phase::Closed => {}
+            Phase::Probing => unreachable!("it is over, since something was read"),
         }
         if probed {
             self.probed(id, now);
@@ -247,9 +248,5 @@ impl Engine {
 
     pub(crate) fn session(&self, index: u32) -> Option<&Session> {
         self.sessions.at(index)
-    }
-
-    fn alive(&mut self, id: SessionId) -> Option<&mut Session> {
-        self.sessions.get_mut(id).filter(|session| session.phase.is_alive())
     }
 }

@@ -80,11 +80,7 @@ impl Engine {
         let session = &mut self.sessions[index];
         // Reading stops at OWED_MAX, long before this is too many.
         session.owed = session.owed.saturating_add(times);
-        if session.output == Output::Idle {
-            session.output = Output::Asked;
-            let id = self.sessions.id(index);
-            self.effects.push_back(Effect::Transmit(id));
-        }
+        self.ask_to_transmit(index);
     }
 
     /// Asks the driver to come for what is owed, if anything is and it was not asked.
