@@ -205,14 +205,13 @@ impl Driver {
 
     fn pass_deadlines(&mut self) {
         let is_due = self.engine.wake_at(self.now).is_some_and(|at| at <= self.now.instant);
-        // Something that came in before the deadline may still be unread.
-        let may_wait = self.unsettled_turns < UNSETTLED_TURNS_MAX && !self.ring.is_settled();
-        if is_due && may_wait {
+        if !is_due {
+            self.unsettled_turns = 0;
+        } else if self.unsettled_turns < UNSETTLED_TURNS_MAX && !self.ring.is_settled() {
+            // Something that came in before the deadline may still be unread.
             self.unsettled_turns += 1;
-            return;
-        }
-        self.unsettled_turns = 0;
-        if is_due {
+        } else {
+            self.unsettled_turns = 0;
             self.engine.expire(self.now, DEADLINES_A_TURN);
         }
     }

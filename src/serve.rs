@@ -6,7 +6,6 @@ use std::os::fd::OwnedFd;
 use std::panic;
 use std::process::{self, ExitCode};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread;
 
@@ -23,7 +22,7 @@ use crate::driver::{Driver, Surroundings};
 use crate::fatal::Fatal;
 use crate::peer_limit::PeerLimit;
 use crate::shards::{Places, RoundRobin, ShardHandle};
-use crate::{clock, descriptors, listener, logging, passed_listener};
+use crate::{clock, listener, logging, passed_listener};
 
 /// Event loops. One for now; everything outside them takes a list.
 const SHARDS: usize = 1;
@@ -60,7 +59,7 @@ fn can_have_threads() -> Result<(), Fatal> {
 
 fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     clock::wall_clock().map_err(Fatal::dead_end)?;
-    let descriptors_max = descriptors::raise_limit();
+    let descriptors_max = monolock_ring::raise_descriptor_limit();
     let passed = passed_listener::take(|variable| env::var_os(variable))?;
     let listener = match passed {
         Some(listener) => listener,
@@ -98,8 +97,7 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
             let _ = tell.send(Event::Signal(request));
         })
         .map_err(no("a thread for signals"))?;
-    let dealer =
-        RoundRobin::new(shards.clone(), peer_limit, descriptors_max, Arc::new(AtomicU64::new(0)));
+    let dealer = RoundRobin::new(shards.clone(), peer_limit, descriptors_max);
     let acceptor = Acceptor::start(OwnedFd::from(listener), bell, dealer)
         .map_err(no("a thread for accepting"))?;
     let sessions_max = u64::from(places_max) * SHARDS as u64;

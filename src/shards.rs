@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -82,8 +82,7 @@ impl Places {
     }
 
     /// Whether a connection may take a place. Those that have not sent their ACQUIRE never get the
-    /// last third of what is free of claims, so that a flood of silent connections can't keep a
-    /// claim from being made.
+    /// last third of what is free of claims, so that silent connections never have every place.
     fn has_room(&self) -> bool {
         let taken = self.taken.load(Ordering::SeqCst);
         let claimed = self.claimed.load(Ordering::SeqCst).min(taken);
@@ -131,7 +130,8 @@ pub struct RoundRobin {
     peer_limit: Option<Arc<PeerLimit>>,
     /// How many sockets there are descriptors for.
     spare_descriptors: u64,
-    accept_errors: Arc<AtomicU64>,
+    /// Accepts that have failed so far.
+    accept_errors: u64,
     last_warning: Option<Instant>,
 }
 
@@ -141,7 +141,6 @@ impl RoundRobin {
         shards: Vec<ShardHandle>,
         peer_limit: Option<Arc<PeerLimit>>,
         descriptors_max: u64,
-        accept_errors: Arc<AtomicU64>,
     ) -> RoundRobin {
         let reserved = RESERVED_DESCRIPTORS.min(descriptors_max / RESERVED_PART);
         let in_use = descriptors::open() + reserved;
@@ -151,7 +150,7 @@ impl RoundRobin {
             next: 0,
             peer_limit,
             spare_descriptors,
-            accept_errors,
+            accept_errors: 0,
             last_warning: None,
         }
     }
@@ -192,11 +191,14 @@ impl Dealer for RoundRobin {
     }
 
     fn accept_failed(&mut self, error: &io::Error) {
-        let errors = self.accept_errors.fetch_add(1, Ordering::Relaxed) + 1;
+        self.accept_errors += 1;
         let now = clock::monotonic();
         if self.last_warning.is_none_or(|last| now.since(last) >= WARNING_PERIOD) {
             self.last_warning = Some(now);
-            warn!(errors, "cannot accept a connection, will try again: {error}");
+            warn!(
+                errors = self.accept_errors,
+                "cannot accept a connection, will try again: {error}"
+            );
         }
     }
 }
@@ -232,9 +234,7 @@ mod tests {
         let places = Arc::new(Places::new(20_000));
         let (inbox, _) = mpsc::channel();
         let shard = ShardHandle::new(inbox, ring.waker(), Arc::clone(&places));
-        let dealer = |descriptors_max| {
-            RoundRobin::new(vec![shard.clone()], None, descriptors_max, Arc::default())
-        };
+        let dealer = |descriptors_max| RoundRobin::new(vec![shard.clone()], None, descriptors_max);
         let mut rich = dealer(20_000);
         let mut poor = dealer(descriptors::open() + RESERVED_DESCRIPTORS + 100);
         assert!(rich.has_room().expect("descriptors") && poor.has_room().expect("descriptors"));

@@ -8,7 +8,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use monolock_core::time::Instant;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::clock;
 use crate::course::Course;
@@ -76,7 +75,7 @@ pub struct Usages {
 /// If there is no server, or this machine can't carry the load.
 pub fn run(settings: &Settings, interrupted: &AtomicBool) -> Result<Report, Failure> {
     let load = &settings.load;
-    let descriptors_max = raise_descriptor_limit();
+    let descriptors_max = monolock_ring::raise_descriptor_limit();
     let threads = threads(load, descriptors_max)?;
     let mut server = match &settings.target {
         Target::Running(_) => None,
@@ -312,18 +311,6 @@ fn usage(server: Option<&ServerProcess>) -> Result<Option<Usage>, Failure> {
 fn own_usage() -> Result<Usage, Failure> {
     Usage::of(std::process::id())
         .map_err(|error| Failure::cut_short(format_args!("cannot look at this process: {error}")))
-}
-
-/// The soft limit becomes the hard one, as the ring's file tables are limited by it.
-fn raise_descriptor_limit() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let now = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => raised.current,
-        // A hard limit above fs.nr_open can't be taken; what there is already can.
-        Err(_) => limit.current,
-    };
-    now.unwrap_or(1 << 20)
 }
 
 fn unix_ms() -> u64 {

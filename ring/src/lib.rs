@@ -40,6 +40,7 @@
 //! | `buffers` | receive buffers, lent to the kernel |
 //! | `send_pool` | send buffers, held while a send is in flight |
 //! | `mapping` | memory that the kernel reads and writes too |
+//! | `descriptors` | the limit of descriptors, and so of a ring's connections |
 //! | `acceptor` | accepting connections on a thread of its own |
 //! | `waker` | wake-ups from other threads |
 //! | `setup` | what the kernel must offer, and what to tell the operator if it doesn't |
@@ -61,6 +62,7 @@
 mod acceptor;
 mod buffers;
 mod connection;
+mod descriptors;
 mod event;
 mod mapping;
 mod operation;
@@ -73,6 +75,7 @@ mod waker;
 
 pub use acceptor::{Acceptor, Bell, Dealer};
 pub use connection::{ConnectionId, Reading};
+pub use descriptors::raise_descriptor_limit;
 pub use event::{Errno, Event};
 pub use ring::Ring;
 pub use send_pool::SEND_LEN;

@@ -7,7 +7,6 @@ pub mod signals;
 
 use std::io;
 
-use monolock_core::counts::Counts;
 use monolock_core::effect::ReleaseReason;
 use monolock_core::engine::Engine;
 use monolock_core::fencing::TokenMint;
@@ -87,7 +86,7 @@ async fn steer(server: Server) -> Result<(), Fatal> {
             }
             Event::ShardEnded(Ok(engine)) => {
                 running -= 1;
-                told += released_by_shutdown(engine.counts());
+                told += engine.counts().releases(ReleaseReason::Shutdown);
             }
             Event::ShardEnded(Err(error)) => {
                 return Err(Fatal::dead_end(format_args!(
@@ -98,10 +97,6 @@ async fn steer(server: Server) -> Result<(), Fatal> {
     }
     info!(holders_told = told, "stopped");
     Ok(())
-}
-
-fn released_by_shutdown(counts: &Counts) -> u64 {
-    counts.releases(ReleaseReason::Shutdown)
 }
 
 /// Whoever stops the server now and starts it again at once would get tokens below the last ones.
