@@ -255,18 +255,10 @@ impl Checker {
     /// We end a session: from here on its lock may be given away.
     pub fn released(&mut self, lock: u32, who: Who, now: Instant) {
         self.settle(who, now, |_| None);
-        let history = &mut self.locks[lock as usize];
-        match history.holder {
-            Some(hold) if hold.who == who => {
-                history.token_floor = history.token_floor.max(hold.token.get());
-                history.last_end = None;
-                history.guard.leave(hold.token);
-                history.holder = None;
-                if !history.queue.is_empty() {
-                    self.note_vacancy(lock, now);
-                }
-            }
-            _ => history.queue.retain(|waiter| waiter.who != who),
+        if let Some(hold) = self.leave(lock, who, now) {
+            let history = &mut self.locks[lock as usize];
+            history.token_floor = history.token_floor.max(hold.token.get());
+            history.last_end = None;
         }
     }
 
@@ -278,17 +270,8 @@ impl Checker {
                 .then_some(Invariant::GrantBeforeExpiry),
             Doubt::Overtaken { .. } | Doubt::Vacancy => None,
         });
-        let history = &mut self.locks[lock as usize];
-        match history.holder {
-            Some(hold) if hold.who == who => {
-                history.guard.leave(hold.token);
-                history.holder = None;
-                history.last_end = Some((who, end));
-                if !history.queue.is_empty() {
-                    self.note_vacancy(lock, now);
-                }
-            }
-            _ => history.queue.retain(|waiter| waiter.who != who),
+        if self.leave(lock, who, now).is_some() {
+            self.locks[lock as usize].last_end = Some((who, end));
         }
     }
 
@@ -359,6 +342,20 @@ impl Checker {
             );
             self.find(Invariant::StaleWriteAccepted, now, text);
         }
+    }
+
+    /// Takes a session out of its lock's history. Returns its hold, if it had the lock.
+    fn leave(&mut self, lock: u32, who: Who, now: Instant) -> Option<Hold> {
+        let history = &mut self.locks[lock as usize];
+        let Some(hold) = history.holder.take_if(|hold| hold.who == who) else {
+            history.queue.retain(|waiter| waiter.who != who);
+            return None;
+        };
+        history.guard.leave(hold.token);
+        if !history.queue.is_empty() {
+            self.note_vacancy(lock, now);
+        }
+        Some(hold)
     }
 
     fn note_vacancy(&mut self, lock: u32, now: Instant) {

@@ -112,36 +112,32 @@ impl SessionTable {
     /// Unless [`SessionTable::has_room`].
     pub fn open(&mut self, lock: u32, intended: Instant, now: Instant) -> u32 {
         assert!(self.has_room(), "it is asked before");
-        let index = match self.free.pop() {
-            Some(index) => index,
+        let (index, generation, heap_position) = match self.free.pop() {
+            Some(index) => {
+                let before = self.at(index);
+                (index, before.generation, before.heap_position)
+            }
             None => {
                 let index = u32::try_from(self.sessions.len()).expect("below places_max");
-                self.sessions.push(Session {
-                    generation: 0,
-                    stage: Stage::Free,
-                    lock,
-                    intended,
-                    heartbeat_due: Instant::NEVER,
-                    release_at: Instant::NEVER,
-                    claim: Claim::new(self.lease_ms, now),
-                    begun: now,
-                    heap_position: NOWHERE,
-                    is_settled: false,
-                });
-                index
+                (index, 0, NOWHERE)
             }
         };
-        let claim = Claim::new(self.lease_ms, now);
-        let session = &mut self.sessions[index as usize];
-        session.generation = session.generation.wrapping_add(1);
-        session.stage = Stage::Open;
-        session.lock = lock;
-        session.intended = intended;
-        session.release_at = Instant::NEVER;
-        session.claim = claim;
-        session.begun = now;
-        session.heartbeat_due = Instant::NEVER;
-        session.is_settled = false;
+        let session = Session {
+            generation: generation.wrapping_add(1),
+            stage: Stage::Open,
+            lock,
+            intended,
+            heartbeat_due: Instant::NEVER,
+            release_at: Instant::NEVER,
+            claim: Claim::new(self.lease_ms, now),
+            begun: now,
+            heap_position,
+            is_settled: false,
+        };
+        match self.sessions.get_mut(index as usize) {
+            Some(place) => *place = session,
+            None => self.sessions.push(session),
+        }
         index
     }
 
