@@ -28,7 +28,7 @@ impl HeapPositions for Sessions {
 struct Filled {
     heap: LeaseHeap,
     sessions: Sessions,
-    random: u64,
+    random: fastrand::Rng,
 }
 
 impl Filled {
@@ -38,25 +38,18 @@ impl Filled {
             last_seen: vec![Instant::from_nanos(0); count],
         };
         let heap = LeaseHeap::with_capacity(count);
-        let mut filled = Filled { heap, sessions, random: 0x2545_f491_4f6c_dd1d };
+        let mut filled = Filled { heap, sessions, random: fastrand::Rng::with_seed(1) };
         for index in 0..u32::try_from(count).expect("a number of sessions") {
-            let deadline = Instant::from_nanos(filled.random() % (u64::from(LEASE_MS) * 1_000_000));
+            let deadline =
+                Instant::from_nanos(filled.random.u64(..u64::from(LEASE_MS) * 1_000_000));
             filled.heap.insert(&mut filled.sessions, index, deadline);
         }
         filled
     }
 
-    /// xorshift64
-    fn random(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
-    }
-
     fn random_session(&mut self) -> u32 {
-        let count = self.sessions.positions.len() as u64;
-        u32::try_from(self.random() % count).expect("a session's index")
+        let count = self.sessions.positions.len();
+        u32::try_from(self.random.usize(..count)).expect("a session's index")
     }
 
     /// All that a heartbeat does about its deadline.

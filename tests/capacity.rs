@@ -6,7 +6,6 @@
 mod harness;
 
 use std::net::SocketAddr;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::client::{Client, Event};
@@ -62,15 +61,6 @@ fn settled_accept_queue_len(server: &Server) -> usize {
     last.0
 }
 
-/// Waits for a second and checks that the server used next to nothing of it.
-#[track_caller]
-fn expect_idle(server: &Server) {
-    let before = procfs::cpu_time(server.pid());
-    thread::sleep(Duration::from_secs(1));
-    let used = procfs::cpu_time(server.pid()) - before;
-    assert!(used < Duration::from_millis(150), "it used {used:?} of a second");
-}
-
 #[test]
 fn clients_above_the_limit_wait_in_the_kernel_and_are_served_when_others_leave() {
     const ABOVE: usize = 5;
@@ -84,7 +74,7 @@ fn clients_above_the_limit_wait_in_the_kernel_and_are_served_when_others_leave()
         above.push(client);
     }
     assert_eq!(settled_accept_queue_len(&server), ABOVE);
-    expect_idle(&server);
+    server.expect_idle();
     // Their time has not begun: no timeout ends them, and nobody else either.
     for client in &mut above {
         client.expect_silence(SETTLING);
@@ -174,7 +164,7 @@ fn expect_last_third_kept(held_of: impl FnOnce(usize) -> usize) {
     let accepted_max = (2 * free).div_ceil(3);
     assert!(accepted <= accepted_max, "{accepted} of {free} free slots were taken");
     assert!(accepted > 0, "nobody is accepted with {free} free slots");
-    expect_idle(&server);
+    server.expect_idle();
 
     // When they speak up they are served, and so are those behind them, until the table is full.
     let mut speakers: Vec<Client> = silent.drain(..free).collect();
@@ -216,7 +206,7 @@ fn without_descriptors_it_neither_ends_nor_spins_and_goes_on_when_there_are_some
             client
         })
         .collect();
-    expect_idle(&server);
+    server.expect_idle();
     server.expect_running();
     assert_eq!(procfs::accept_queue_len(server.address()), clients.len());
     // Those who are in don't notice.

@@ -56,7 +56,7 @@ fn endure(attack: impl Fn(SocketAddr)) {
     server.expect_running();
     // Peers can't fill the log, and none of them is taken for a fault of the machine's.
     assert_eq!(server.stderr().len(), 1, "{:#?}", server.stderr());
-    expect_idle(&server);
+    server.expect_idle();
     Client::owner(server.address(), "after all", LONG_LEASE_MS);
 }
 
@@ -105,34 +105,9 @@ fn settled_bytes(server: &Server, bytes_max: u64) -> u64 {
     last.0
 }
 
-/// Waits for a second and checks that the server used next to nothing of it.
-#[track_caller]
-fn expect_idle(server: &Server) {
-    let before = procfs::cpu_time(server.pid());
-    thread::sleep(Duration::from_secs(1));
-    let used = procfs::cpu_time(server.pid()) - before;
-    assert!(used < Duration::from_millis(150), "it used {used:?} of a second");
-}
-
-/// Numbers that look random and are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u32) -> usize {
-        usize::try_from(self.next() % u64::from(end)).expect("below a u32")
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next().to_be_bytes()[0]).collect()
-    }
+/// Bytes that look random and are the same in every run.
+fn random_bytes_of(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
+    (0..len).map(|_| random.u8(..)).collect()
 }
 
 /// A plain socket, for peers that are not watched frame by frame.
@@ -162,13 +137,13 @@ fn expect_end(mut stream: TcpStream) -> Vec<u8> {
 #[test]
 fn random_bytes() {
     endure(|server| {
-        let mut random = Random(1);
+        let mut random = fastrand::Rng::with_seed(1);
         let streams: Vec<TcpStream> = (0..1_000)
             .map(|_| {
                 let mut stream = connect(server);
-                let len = 1 + random.below(2_000);
+                let len = random.usize(1..=2_000);
                 // The server may have ended it before all is sent.
-                let _ = stream.write_all(&random.bytes(len));
+                let _ = stream.write_all(&random_bytes_of(&mut random, len));
                 stream
             })
             .collect();
@@ -179,13 +154,13 @@ fn random_bytes() {
 #[test]
 fn random_bytes_behind_an_acquire() {
     endure(|server| {
-        let mut random = Random(2);
+        let mut random = fastrand::Rng::with_seed(2);
         for number in 0..1_000 {
             let mut stream = connect(server);
-            let len = 300 + random.below(1_000);
+            let len = random.usize(300..1_300);
             let claim = wire::acquire(format!("lock {}", number % 7), LONG_LEASE_MS);
             // None of so many bytes but a heartbeat could stand there.
-            let bytes = [claim, random.bytes(len)].concat();
+            let bytes = [claim, random_bytes_of(&mut random, len)].concat();
             let _ = stream.write_all(&bytes);
             let answer = expect_end(stream);
             assert!(!answer.is_empty(), "it was told something");

@@ -102,15 +102,7 @@ impl Crowd {
     }
 
     fn shuffle(&mut self) {
-        let mut random = 0x2545_f491_4f6c_dd1d_u64;
-        for place in (1..self.sessions.len()).rev() {
-            // xorshift64
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let other = usize::try_from(random % (place as u64 + 1)).expect("below a place");
-            self.sessions.swap(place, other);
-        }
+        fastrand::Rng::with_seed(1).shuffle(&mut self.sessions);
     }
 
     /// How many sessions there are.

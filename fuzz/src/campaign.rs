@@ -35,7 +35,7 @@ pub struct Fault {
 /// # Errors
 /// The input that made it panic.
 pub fn run(target: Target, seed: u64, seeds: &[Vec<u8>], extent: Extent) -> Result<u32, Fault> {
-    let mut draw = Draw { state: seed };
+    let mut draw = Draw { random: fastrand::Rng::with_seed(seed) };
     let start = Instant::now();
     let mut number = 0;
     loop {
@@ -80,35 +80,23 @@ pub fn shrink(target: Target, mut input: Vec<u8>) -> Vec<u8> {
 
 /// Draws that look random and depend on nothing but the seed.
 struct Draw {
-    state: u64,
+    random: fastrand::Rng,
 }
 
 impl Draw {
-    fn number(&mut self) -> u64 {
-        // SplitMix64.
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
     /// Below `end`, which is not zero.
     fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.number() % end as u64).expect("below a usize")
+        self.random.usize(..end)
     }
 
     fn byte(&mut self) -> u8 {
-        if self.below(2) == 0 {
-            TELLING[self.below(TELLING.len())]
-        } else {
-            self.number().to_le_bytes()[7]
-        }
+        if self.below(2) == 0 { TELLING[self.below(TELLING.len())] } else { self.random.u8(..) }
     }
 
     fn input(&mut self, seeds: &[Vec<u8>]) -> Vec<u8> {
         let mut input = if seeds.is_empty() || self.below(4) == 0 {
             let len = self.below(LEN_MAX + 1);
-            (0..len).map(|_| self.number().to_le_bytes()[7]).collect()
+            (0..len).map(|_| self.random.u8(..)).collect()
         } else {
             seeds[self.below(seeds.len())].clone()
         };

@@ -351,6 +351,15 @@ impl Server {
         assert!(status.is_none(), "ended with {status:?}; {}", self.said());
     }
 
+    /// Waits for a second and checks that it used next to nothing of it.
+    #[track_caller]
+    pub(crate) fn expect_idle(&self) {
+        let before = procfs::cpu_time(self.pid());
+        thread::sleep(Duration::from_secs(1));
+        let used = procfs::cpu_time(self.pid()) - before;
+        assert!(used < Duration::from_millis(150), "it used {used:?} of a second");
+    }
+
     fn said(&self) -> String {
         format!("its stderr: {:#?}", self.stderr())
     }
