@@ -17,7 +17,7 @@ use monolock_core::wire::ErrorCode;
 use monolock_ring::{Bell, ConnectionId, Errno, Event, Ring};
 use tracing::{debug, warn};
 
-use crate::clock;
+use crate::clock::{self, Clocks};
 use crate::peer_limit::PeerLimit;
 use crate::shards::{Command, Places};
 
@@ -29,6 +29,10 @@ const DEADLINES_A_TURN: usize = 16;
 /// Turns for which passed deadlines wait until all that had come in is read. Under a load without
 /// end that would be never; each session is read once more before it is ended in any case.
 const UNSETTLED_TURNS_MAX: u32 = 8;
+
+/// A deadline that is further away is slept for with an alarm, which is set once in this time at
+/// most; a nearer one with a timeout, which needs no request of its own.
+const FAR: Duration = Duration::from_millis(10);
 
 /// What an event loop needs of its surroundings.
 #[derive(Debug)]
@@ -49,6 +53,7 @@ pub struct Driver {
     ring: Ring,
     engine: Engine,
     around: Surroundings,
+    clocks: Clocks,
     now: Now,
     unsettled_turns: u32,
     shutting_down: bool,
@@ -65,11 +70,13 @@ pub struct Driver {
 impl Driver {
     /// Joins a ring and an engine. Must be called on the ring's thread.
     pub fn new(ring: Ring, engine: Engine, around: Surroundings) -> Driver {
+        let mut clocks = Clocks::read();
         Driver {
             ring,
             engine,
             around,
-            now: clock::now(),
+            now: clocks.now(),
+            clocks,
             unsettled_turns: 0,
             shutting_down: false,
             freed: 0,
@@ -86,10 +93,9 @@ impl Driver {
     /// If the kernel refuses the ring what it granted at the start.
     pub fn run(mut self) -> io::Result<Engine> {
         loop {
-            let timeout = self.time_to_sleep();
-            self.ring.wait(timeout)?;
+            self.sleep()?;
             // Read after the wait: a lease restarts when its heartbeat is read, or a little later.
-            self.now = clock::now();
+            self.now = self.clocks.now();
             self.take_in();
             self.pass_deadlines();
             self.carry_out();
@@ -100,9 +106,16 @@ impl Driver {
         }
     }
 
-    fn time_to_sleep(&mut self) -> Option<Duration> {
-        let wake_at = self.engine.wake_at(self.now)?;
-        Some(wake_at.since(clock::monotonic()))
+    /// Sleeps until something has come in, or a deadline may have passed.
+    fn sleep(&mut self) -> io::Result<()> {
+        let Some(wake_at) = self.engine.wake_at(self.now) else {
+            return self.ring.wait(None);
+        };
+        if wake_at.since(self.now.instant) > FAR {
+            self.ring.set_alarm(Duration::from_nanos(wake_at.as_nanos()));
+            return self.ring.wait(None);
+        }
+        self.ring.wait(Some(wake_at.since(clock::monotonic())))
     }
 
     fn take_in(&mut self) {
