@@ -22,7 +22,7 @@ use crate::control::{self, Event, Server};
 use crate::driver::{Driver, Surroundings};
 use crate::fatal::Fatal;
 use crate::peer_limit::PeerLimit;
-use crate::shards::{RoundRobin, ShardHandle, share_descriptors};
+use crate::shards::{RoundRobin, ShardHandle, share_descriptors, spare_descriptors};
 use crate::{clock, listener, logging, passed_listener};
 
 /// The ids of a ring's requests have this many bits for a connection's place.
@@ -87,7 +87,7 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
         .unzip();
     let shards: Arc<[ShardHandle]> = shards.into();
     // Every loop has opened by now what it has to.
-    let descriptors_left = share_descriptors(&shards, descriptors_max);
+    let descriptors_left = share_descriptors(&shards, spare_descriptors(descriptors_max));
     for post in posts {
         post.take_up(Surroundings {
             shards: Arc::clone(&shards),

@@ -157,12 +157,16 @@ const DEALT_MAX: u32 = 1024;
 /// ring that they come from.
 const LEAVING_MAX: u64 = 256;
 
-/// Shares out the descriptors that the process may still open, which must already have all that it
-/// needs for itself. Each event loop may have some of them under way to others; what is left, which
-/// is returned, is for connections that are accepted.
-pub fn share_descriptors(shards: &[ShardHandle], descriptors_max: u64) -> u64 {
+/// How many descriptors there are for connections, in a process that may have so many and that has
+/// already opened what it needs for itself.
+pub fn spare_descriptors(descriptors_max: u64) -> u64 {
     let reserved = RESERVED_DESCRIPTORS.min(descriptors_max / RESERVED_PART);
-    let spare = descriptors_max.saturating_sub(descriptors::open() + reserved);
+    descriptors_max.saturating_sub(descriptors::open() + reserved)
+}
+
+/// Shares out descriptors. Each event loop may have some of them under way to others; what is left,
+/// which is returned, is for connections that are accepted.
+pub fn share_descriptors(shards: &[ShardHandle], spare: u64) -> u64 {
     if let [_] = shards {
         return spare.max(1);
     }
@@ -296,11 +300,12 @@ mod tests {
     #[test]
     fn a_loop_sends_no_more_at_a_time_than_it_has_descriptors_for() {
         let shards = [handle(9), handle(9)];
-        let spare = share_descriptors(&shards, descriptors::open() + RESERVED_DESCRIPTORS + 20);
-        assert!((1..=10).contains(&spare), "half of them are for connections that come: {spare}");
-        let sent = (0..100).filter(|_| shards[0].begin_to_send()).count();
-        assert!((1..=5).contains(&sent), "and a quarter for each loop: {sent}");
+        assert_eq!(share_descriptors(&shards, 20), 10, "half are for connections that come");
+        assert_eq!((0..100).filter(|_| shards[0].begin_to_send()).count(), 5, "and a quarter each");
         shards[0].has_sent();
         assert!(shards[0].begin_to_send() && !shards[0].begin_to_send());
+        assert_eq!(share_descriptors(&shards, 0), 1, "there is always one to go on with");
+        assert_eq!(share_descriptors(&shards, 20_000), 20_000 - 2 * LEAVING_MAX);
+        assert_eq!(share_descriptors(&shards[..1], 20), 20, "nobody leaves the only loop");
     }
 }

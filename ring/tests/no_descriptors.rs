@@ -1,5 +1,5 @@
-//! What needs a descriptor when there is none. The limit is the whole process's, so this is all that
-//! happens in it.
+//! What needs a descriptor when there is none. The limit is the whole process's, so this is all
+//! that happens in it.
 
 mod loopback;
 

@@ -230,7 +230,7 @@ impl Engine {
         }
     }
 
-    /// Whether a session on its way elsewhere is to be read, so that its end is seen while it waits.
+    /// Whether a session on its way elsewhere is to be read: its end must be seen while it waits.
     pub(super) fn is_read_while_moving(&self, lock_or_frame: u32) -> bool {
         let to_elsewhere = &self.moves[lock_or_frame as usize];
         to_elsewhere.queued.is_some() && to_elsewhere.heartbeats < OWED_MAX
