@@ -32,7 +32,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `ring` | the turn: submit, wait, reap, hand out |
-//! | `requests` | what the caller asks of a connection: attach, read, probe, send, shut, close, detach |
+//! | `requests` | what the caller asks of a connection, from attaching it to closing it |
 //! | `connection` | the record of 16 bytes that a connection costs, and its table |
 //! | `event` | what is handed out |
 //! | `operation` | kernel operations and the `user_data` that names them |
