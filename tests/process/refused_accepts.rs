@@ -150,7 +150,7 @@ impl Trace {
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         let calls = whole.lines().filter_map(|line| {
             let (before, result) = line.split_once("SOCK_CLOEXEC) = ")?;
-            let secs: f64 = before.split(' ').nth(1)?.parse().ok()?;
+            let secs: f64 = before.split_whitespace().nth(1)?.parse().ok()?;
             let error = result.strip_prefix("-1 ").and_then(|error| error.split(' ').next());
             Some((secs, error.map(String::from)))
         });
