@@ -20,6 +20,7 @@ use core::time::Duration;
 use slab::Slab;
 
 pub use administration::{ForceReleaseError, NoSuchWaiter};
+pub use deadline::NEAR;
 
 use crate::counts::Counts;
 use crate::effect::{Effect, OwnershipChange, Reading};
