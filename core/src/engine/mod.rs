@@ -22,6 +22,7 @@ use slab::Slab;
 
 pub use administration::{ForceReleaseError, NoSuchWaiter};
 pub use moving::Departure;
+pub use deadline::NEAR;
 
 use crate::counts::Counts;
 use crate::effect::{Effect, OwnershipChange, Reading};
