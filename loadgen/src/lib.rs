@@ -4,7 +4,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`command_line`], [`settings`], [`scenario`], [`expectation`] | what a run is told |
-//! | [`plan`], [`random`] | what is to happen when, drawn from the seed |
+//! | [`plan`], [`random`], [`pace`] | what is to happen when, drawn from the seed |
 //! | [`run`], [`worker`], [`course`] | a run and its threads |
 //! | [`script`] | what the scenarios do |
 //! | [`drive`], [`session`], [`source`], [`lock_names`] | sessions on a ring |
@@ -26,6 +26,7 @@ pub mod expectation;
 pub mod failure;
 pub mod guard;
 pub mod lock_names;
+pub mod pace;
 pub mod phase;
 pub mod plan;
 pub mod preflight;
