@@ -30,7 +30,7 @@ const SLOTS_SPARE: u32 = 100;
 const SETUP_MAX: Duration = Duration::from_secs(120);
 
 /// How often the run looks how far it is.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// From deciding when to measure to measuring, so that all threads know in time.
 const NOTICE: Duration = Duration::from_millis(20);
@@ -80,7 +80,7 @@ pub fn run(settings: &Settings, interrupted: &AtomicBool) -> Result<Report, Fail
     let mut server = match &settings.target {
         Target::Running(_) => None,
         Target::Own { path, args } => {
-            Some(ServerProcess::start(path, args).map_err(Failure::cut_short)?)
+            Some(ServerProcess::start(path, args, interrupted).map_err(Failure::cut_short)?)
         }
     };
     let server_address = match (&settings.target, &server) {

@@ -3,17 +3,23 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
 
+use crate::sys;
+
 /// How long it may take to listen.
 const START_MAX: Duration = Duration::from_secs(20);
+/// How often it is looked whether the user has lost patience before.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long it may take to end, with a million sessions.
 const STOP_MAX: Duration = Duration::from_secs(30);
 
@@ -44,9 +50,16 @@ pub enum StartError {
         /// The program.
         path: String,
     },
+    /// The run was interrupted first.
+    #[error("interrupted before {path} listened")]
+    Interrupted {
+        /// The program.
+        path: String,
+    },
 }
 
-/// A running server. It is stopped when this is dropped.
+/// A running server. It is stopped when this is dropped, and killed by the kernel if this process
+/// ends in another way.
 #[derive(Debug)]
 pub struct ServerProcess {
     child: Child,
@@ -55,11 +68,16 @@ pub struct ServerProcess {
 
 impl ServerProcess {
     /// Starts the program and waits until it listens. Unless the arguments say where, it listens on
-    /// a free port of 127.0.0.1.
+    /// a free port of 127.0.0.1. To be called on a thread that lives as long as the process: the
+    /// server ends with it.
     ///
     /// # Errors
     /// One line that says what happened instead.
-    pub fn start(path: &Path, args: &[OsString]) -> Result<ServerProcess, StartError> {
+    pub fn start(
+        path: &Path,
+        args: &[OsString],
+        interrupted: &AtomicBool,
+    ) -> Result<ServerProcess, StartError> {
         let shown = path.display().to_string();
         let mut command = Command::new(path);
         let says_where = args.iter().any(|arg| {
@@ -71,46 +89,45 @@ impl ServerProcess {
             command.args(["--listen", "127.0.0.1:0"]);
         }
         command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        // An INT from the terminal is for the load generator, which reports and then stops it.
+        command.process_group(0);
+        sys::kill_with_parent(&mut command);
         let spawned = command.spawn();
         let mut child =
             spawned.map_err(|source| StartError::Spawn { path: shown.clone(), source })?;
         let stderr = child.stderr.take();
         // From here on the child is stopped whatever happens.
         let mut server = ServerProcess { child, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
-        server.address = server.wait_until_it_listens(stderr, &shown)?;
+        server.address = server.wait_until_it_listens(&read_lines(stderr), &shown, interrupted)?;
         Ok(server)
     }
 
     fn wait_until_it_listens(
         &mut self,
-        stderr: Option<ChildStderr>,
+        lines: &Receiver<String>,
         path: &str,
+        interrupted: &AtomicBool,
     ) -> Result<SocketAddr, StartError> {
-        let (tell, told) = mpsc::channel();
-        // The pipe is read to its end, so that the server never waits for its reader.
-        thread::spawn(move || {
-            for line in BufReader::new(stderr.into_iter().next()?).split(b'\n') {
-                // Whoever listens may have heard enough.
-                let _ = tell.send(String::from_utf8_lossy(&line.ok()?).into_owned());
-            }
-            Some(())
-        });
+        let path = || path.to_owned();
         let deadline = Instant::now() + START_MAX;
         let mut last_line = String::new();
         loop {
-            match told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            if interrupted.load(Ordering::Relaxed) {
+                return Err(StartError::Interrupted { path: path() });
+            }
+            if Instant::now() >= deadline {
+                return Err(StartError::Silent { path: path() });
+            }
+            match lines.recv_timeout(LOOK) {
                 Ok(line) => match listening_address(&line) {
                     Some(address) => return Ok(address),
                     None => last_line = line.escape_debug().to_string(),
                 },
-                Err(RecvTimeoutError::Timeout) => {
-                    return Err(StartError::Silent { path: path.to_owned() });
-                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    let path = path.to_owned();
                     return Err(match self.child.wait() {
-                        Ok(status) => StartError::Ended { path, status, last_line },
-                        Err(source) => StartError::Spawn { path, source },
+                        Ok(status) => StartError::Ended { path: path(), status, last_line },
+                        Err(source) => StartError::Spawn { path: path(), source },
                     });
                 }
             }
@@ -154,6 +171,19 @@ impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// The lines of a pipe. It is read to its end, so that the server never waits for its reader.
+fn read_lines(stderr: Option<ChildStderr>) -> Receiver<String> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stderr.into_iter().next()?).split(b'\n') {
+            // Whoever listens may have heard enough.
+            let _ = tell.send(String::from_utf8_lossy(&line.ok()?).into_owned());
+        }
+        Some(())
+    });
+    told
 }
 
 /// Takes the address out of a line such as `listening on 0.0.0.0:7070, ...`; an address that means
