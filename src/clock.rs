@@ -1,5 +1,7 @@
 //! The only place where clocks are read.
 
+use std::time::Duration;
+
 use monolock_core::time::{Instant, Now, UnixTime};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use thiserror::Error;
@@ -36,6 +38,16 @@ pub fn wall_clock() -> Result<UnixTime, BeforeEpoch> {
 /// The time since the machine was started, in which a suspended machine's sleep counts.
 pub fn since_boot() -> Instant {
     instant(ClockId::Boottime)
+}
+
+/// The processor time that the calling thread has used, the kernel's work for it included.
+pub fn thread_cpu() -> Duration {
+    Duration::from_nanos(instant(ClockId::ThreadCPUTime).as_nanos())
+}
+
+/// The processor time that all threads of the process have used together.
+pub fn process_cpu() -> Duration {
+    Duration::from_nanos(instant(ClockId::ProcessCPUTime).as_nanos())
 }
 
 fn instant(clock: ClockId) -> Instant {

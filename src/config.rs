@@ -31,13 +31,20 @@ pub struct Flag {
 const OFF: &str = "off";
 
 /// Every setting there is.
-pub const FLAGS: [Flag; 6] = [
+pub const FLAGS: [Flag; 7] = [
     Flag {
         name: "listen",
         variable: "MONOLOCK_LISTEN_ADDRESS",
         default: "0.0.0.0:7070",
         value_name: "HOST:PORT",
         meaning: "address for clients; [::]:7070 takes IPv4 and IPv6, port 0 any free port",
+    },
+    Flag {
+        name: "ops-listen",
+        variable: "MONOLOCK_OPS_LISTEN_ADDRESS",
+        default: OFF,
+        value_name: "HOST:PORT",
+        meaning: "address for /metrics, /healthz and /readyz",
     },
     Flag {
         name: "io-timeout",
@@ -81,6 +88,8 @@ pub const FLAGS: [Flag; 6] = [
 pub struct Config {
     /// Where clients connect to.
     pub listen: SocketAddr,
+    /// Where the ops endpoints are.
+    pub ops_listen: Option<SocketAddr>,
     /// The time for a first frame, and for a write that is stuck.
     pub io_timeout: Duration,
     /// The longest lease, in milliseconds.
@@ -141,6 +150,7 @@ pub fn parse(
 fn config(setting: &dyn Fn(&str) -> Result<Setting, Fatal>) -> Result<Config, Fatal> {
     Ok(Config {
         listen: setting("listen")?.parse(parse_address)?,
+        ops_listen: setting("ops-listen")?.parse_unless_off(parse_address)?,
         io_timeout: setting("io-timeout")?.parse(|text| match parse_duration(text) {
             Ok(Duration::ZERO) => Err("must be more than nothing".into()),
             Ok(timeout) => Ok(timeout),
@@ -287,6 +297,9 @@ fn help_flag() -> Arg {
     Arg::new("help").short('h').long("help").action(clap::ArgAction::HelpShort).help("Print this")
 }
 
+/// The commit that the program was built from.
+pub const COMMIT: &str = env!("MONOLOCK_COMMIT");
+
 /// Version, commit and protocol, on one line.
 pub const VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
@@ -340,6 +353,7 @@ mod tests {
     fn defaults_are_those_of_the_table() {
         let config = config_with(&[], &[]);
         assert_eq!(config.listen, "0.0.0.0:7070".parse().unwrap());
+        assert_eq!(config.ops_listen, None);
         assert_eq!(config.io_timeout, Duration::from_secs(5));
         assert_eq!(config.lease_max_ms, None);
         assert_eq!(config.sessions_per_peer_max, None);
@@ -378,6 +392,7 @@ mod tests {
             (&["--listen", "nowhere"][..], &[][..], "--listen"),
             (&["--listen", "127.0.0.1:99999"], &[], "--listen"),
             (&["--listen", "::1:7070"], &[], "--listen"),
+            (&["--ops-listen", "9090"], &[], "--ops-listen"),
             (&["--io-timeout", "0s"], &[], "--io-timeout"),
             (&["--io-timeout", "5"], &[], "--io-timeout"),
             (&["--max-lease", "0s"], &[], "--max-lease"),

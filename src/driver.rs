@@ -18,6 +18,7 @@ use monolock_ring::{Bell, ConnectionId, Errno, Event, Ring};
 use tracing::{debug, warn};
 
 use crate::clock;
+use crate::inspection::{Inspected, Tally};
 use crate::peer_limit::PeerLimit;
 use crate::shards::{Command, Places};
 
@@ -60,6 +61,7 @@ pub struct Driver {
     unattached: HashSet<SessionId>,
     /// Connections that the limit of their peer does not count.
     over_limit: HashSet<SessionId>,
+    tally: Tally,
 }
 
 impl Driver {
@@ -76,6 +78,7 @@ impl Driver {
             unnumbered: 0,
             unattached: HashSet::new(),
             over_limit: HashSet::new(),
+            tally: Tally::default(),
         }
     }
 
@@ -90,6 +93,7 @@ impl Driver {
             self.ring.wait(timeout)?;
             // Read after the wait: a lease restarts when its heartbeat is read, or a little later.
             self.now = clock::now();
+            self.tally.turns += 1;
             self.take_in();
             self.pass_deadlines();
             self.carry_out();
@@ -108,6 +112,7 @@ impl Driver {
     fn take_in(&mut self) {
         let now = self.now;
         while let Some(event) = self.ring.next_event() {
+            self.tally.events += 1;
             match event {
                 Event::Received { id, bytes } => {
                     let session = session_of(id);
@@ -168,6 +173,10 @@ impl Driver {
             match command {
                 Command::Connection { socket, peer, refusal } => {
                     self.connect(socket, peer, refusal);
+                }
+                Command::Ask(question) => {
+                    let (engine, now, tally) = (&mut self.engine, self.now, self.tally);
+                    question.put_to(Inspected { engine, now, tally });
                 }
                 Command::ShutDown => {
                     self.shutting_down = true;
