@@ -24,13 +24,14 @@ pub(crate) enum Kind {
     Close,
     CancelReceive,
     CancelSend,
+    Install,
     Wake,
     /// No operation: the ring's own note to look at a send that didn't complete at once.
     LateSend,
 }
 
 impl Kind {
-    const ALL: [Kind; 9] = [
+    const ALL: [Kind; 10] = [
         Kind::Receive,
         Kind::Probe,
         Kind::Send,
@@ -38,6 +39,7 @@ impl Kind {
         Kind::Close,
         Kind::CancelReceive,
         Kind::CancelSend,
+        Kind::Install,
         Kind::Wake,
         Kind::LateSend,
     ];
@@ -123,6 +125,12 @@ impl Operation {
     fn cancel(target: u64, kind: Kind, id: ConnectionId) -> Operation {
         let cancel = opcode::AsyncCancel::new(target).build().flags(Flags::SKIP_SUCCESS);
         Operation::tagged(cancel, kind, id)
+    }
+
+    /// Gives the socket a descriptor of the process, close-on-exec, beside its place in the table.
+    pub(crate) fn install(id: ConnectionId) -> Operation {
+        let install = opcode::FixedFdInstall::new(types::Fixed(id.index), 0).build();
+        Operation::tagged(install, Kind::Install, id)
     }
 
     /// Completes whenever the waker's descriptor is written to.

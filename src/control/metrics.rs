@@ -225,18 +225,15 @@ impl Readings {
         let loops = running.loop_reports().await;
         let mut counts = Counts::default();
         loops.iter().for_each(|report| counts.add(&report.counts));
-        let slots = running.shards.iter().map(|shard| shard.slots());
-        let (slots_used, slots_max) = slots.fold((0, 0), |(used, max), (used_here, max_here)| {
-            (used + u64::from(used_here), max + u64::from(max_here))
-        });
+        let places = || running.shards.iter().map(|shard| shard.places());
         let now = clock::now().unix;
         Readings {
             started_at: running.started_at,
             counts,
             loops,
             stuck: running.loop_watch.stuck(),
-            slots_used,
-            slots_max,
+            slots_used: places().map(|places| u64::from(places.taken())).sum(),
+            slots_max: places().map(|places| u64::from(places.max())).sum(),
             connections_accepted: running.accept_counts.accepted.load(Ordering::Relaxed),
             accept_errors: running.accept_counts.errors.load(Ordering::Relaxed),
             token_ahead_seconds: running.mint.ahead_seconds(now),

@@ -52,7 +52,7 @@ pub struct Server {
     /// For how many of them there is room.
     pub sessions_max: u64,
     /// Its event loops.
-    pub shards: Vec<ShardHandle>,
+    pub shards: Arc<[ShardHandle]>,
     /// What deals connections to them, until the server shuts down.
     pub acceptor: Acceptor,
     /// What became of the connections.
@@ -88,7 +88,10 @@ async fn steer(server: Server) -> Result<(), Fatal> {
         runtime::spawn(http::serve(listener, ops));
     }
     // Said only now that everything stands.
-    info!("listening on {address}, room for {sessions_max} sessions");
+    info!(
+        "listening on {address}, room for {sessions_max} sessions in {} shards",
+        running.shards.len()
+    );
     let mut acceptor = Some(acceptor);
     let mut loops_running = running.shards.len();
     let mut told = 0;
@@ -117,7 +120,7 @@ async fn steer(server: Server) -> Result<(), Fatal> {
                 if let Some(acceptor) = acceptor.take() {
                     acceptor.stop();
                 }
-                for shard in &running.shards {
+                for shard in running.shards.iter() {
                     shard.tell(Command::ShutDown);
                 }
             }

@@ -22,7 +22,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// The server, shared by all that runs on the control plane's thread.
 #[derive(Debug)]
 pub(super) struct Running {
-    pub(super) shards: Vec<ShardHandle>,
+    pub(super) shards: Arc<[ShardHandle]>,
     pub(super) mint: Arc<TokenMint>,
     pub(super) accept_counts: Arc<AcceptCounts>,
     pub(super) loop_watch: LoopWatch,
@@ -53,7 +53,7 @@ pub(super) struct LoopReport {
 
 impl Running {
     pub(super) fn new(
-        shards: Vec<ShardHandle>,
+        shards: Arc<[ShardHandle]>,
         mint: Arc<TokenMint>,
         accept_counts: Arc<AcceptCounts>,
     ) -> Running {
