@@ -110,10 +110,10 @@ impl Ring {
         self.queues.push(&Operation::shutdown(id));
     }
 
-    /// Takes the socket out of the ring, to be used elsewhere: what the kernel has of the connection
-    /// is taken back, then a descriptor is made for the socket. Bytes that were already read are
-    /// still handed out; then it is answered by `Detached` or `DetachFailed`, or, if the stream has
-    /// ended, by `EndOfStream` or `ReceiveFailed` in place of them.
+    /// Takes the socket out of the ring, to be used elsewhere: what the kernel has of it is taken
+    /// back, then a descriptor is made for it. Bytes that were already read are still handed out;
+    /// then it is answered by `Detached` or `DetachFailed`, or, if the stream has ended, by
+    /// `EndOfStream` or `ReceiveFailed` in place of them.
     ///
     /// # Panics
     ///
