@@ -71,6 +71,16 @@ pub fn since_boot() -> Instant {
     instant(ClockId::Boottime)
 }
 
+/// The processor time that the calling thread has used, the kernel's work for it included.
+pub fn thread_cpu() -> Duration {
+    Duration::from_nanos(instant(ClockId::ThreadCPUTime).as_nanos())
+}
+
+/// The processor time that all threads of the process have used together.
+pub fn process_cpu() -> Duration {
+    Duration::from_nanos(instant(ClockId::ProcessCPUTime).as_nanos())
+}
+
 fn instant(clock: ClockId) -> Instant {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(clock);
     let (secs, nanos) = (tv_sec.cast_unsigned(), tv_nsec.cast_unsigned());

@@ -36,13 +36,20 @@ const AUTO: &str = "auto";
 const SHARDS_MAX: u32 = 1024;
 
 /// Every setting there is.
-pub const FLAGS: [Flag; 7] = [
+pub const FLAGS: [Flag; 8] = [
     Flag {
         name: "listen",
         variable: "MONOLOCK_LISTEN_ADDRESS",
         default: "0.0.0.0:7070",
         value_name: "HOST:PORT",
         meaning: "address for clients; [::]:7070 takes IPv4 and IPv6, port 0 any free port",
+    },
+    Flag {
+        name: "ops-listen",
+        variable: "MONOLOCK_OPS_LISTEN_ADDRESS",
+        default: OFF,
+        value_name: "HOST:PORT",
+        meaning: "address for /metrics, /healthz and /readyz",
     },
     Flag {
         name: "shards",
@@ -93,6 +100,8 @@ pub const FLAGS: [Flag; 7] = [
 pub struct Config {
     /// Where clients connect to.
     pub listen: SocketAddr,
+    /// Where the ops endpoints are.
+    pub ops_listen: Option<SocketAddr>,
     /// How many event loops there are.
     pub shards: NonZeroU32,
     /// The time for a first frame, and for a write that is stuck.
@@ -155,6 +164,7 @@ pub fn parse(
 fn config(setting: &dyn Fn(&str) -> Result<Setting, Fatal>) -> Result<Config, Fatal> {
     Ok(Config {
         listen: setting("listen")?.parse(parse_address)?,
+        ops_listen: setting("ops-listen")?.parse_unless_off(parse_address)?,
         shards: setting("shards")?.parse(parse_shards)?,
         io_timeout: setting("io-timeout")?.parse(|text| match parse_duration(text) {
             Ok(Duration::ZERO) => Err("must be more than nothing".into()),
@@ -313,6 +323,9 @@ fn help_flag() -> Arg {
     Arg::new("help").short('h').long("help").action(clap::ArgAction::HelpShort).help("Print this")
 }
 
+/// The commit that the program was built from.
+pub const COMMIT: &str = env!("MONOLOCK_COMMIT");
+
 /// Version, commit and protocol, on one line.
 pub const VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
@@ -366,6 +379,7 @@ mod tests {
     fn defaults_are_those_of_the_table() {
         let config = config_with(&[], &[]);
         assert_eq!(config.listen, "0.0.0.0:7070".parse().unwrap());
+        assert_eq!(config.ops_listen, None);
         assert_eq!(config.shards.get() as usize, thread::available_parallelism().unwrap().get());
         assert_eq!(config.io_timeout, Duration::from_secs(5));
         assert_eq!(config.lease_max_ms, None);
@@ -405,6 +419,7 @@ mod tests {
             (&["--listen", "nowhere"][..], &[][..], "--listen"),
             (&["--listen", "127.0.0.1:99999"], &[], "--listen"),
             (&["--listen", "::1:7070"], &[], "--listen"),
+            (&["--ops-listen", "9090"], &[], "--ops-listen"),
             (&["--shards", "0"], &[], "--shards"),
             (&["--shards", "1025"], &[], "--shards"),
             (&["--shards", "99999999999999"], &[], "--shards"),

@@ -21,6 +21,7 @@ use monolock_ring::{Bell, ConnectionId, Errno, Event, Ring};
 use tracing::{debug, warn};
 
 use crate::clock::{self, Clocks};
+use crate::inspection::{Inspected, Tally};
 use crate::peer_limit::PeerLimit;
 use crate::shards::{Command, ShardHandle};
 use moving::Moves;
@@ -71,6 +72,7 @@ pub struct Driver {
     unattached: HashSet<SessionId>,
     /// Connections that the limit of their peer does not count.
     over_limit: HashSet<SessionId>,
+    tally: Tally,
 }
 
 impl Driver {
@@ -98,6 +100,7 @@ impl Driver {
             undealt: 0,
             unattached: HashSet::new(),
             over_limit: HashSet::new(),
+            tally: Tally::default(),
         }
     }
 
@@ -111,6 +114,7 @@ impl Driver {
             self.sleep()?;
             // Read after the wait: a lease restarts when its heartbeat is read, or a little later.
             self.now = self.clocks.now();
+            self.tally.turns += 1;
             self.take_in();
             self.pass_deadlines();
             self.carry_out();
@@ -147,6 +151,7 @@ impl Driver {
     fn take_in(&mut self) {
         let now = self.now;
         while let Some(event) = self.ring.next_event() {
+            self.tally.events += 1;
             match event {
                 Event::Received { id, bytes } => {
                     let session = session_of(id);
@@ -212,6 +217,10 @@ impl Driver {
             match command {
                 Command::Connection { socket, peer, refusal } => {
                     self.connect(socket, peer, refusal);
+                }
+                Command::Ask(question) => {
+                    let (engine, now, tally) = (&mut self.engine, self.now, self.tally);
+                    question.put_to(Inspected { engine, now, tally });
                 }
                 Command::Adopt { socket, departure, from } => {
                     self.adopt(socket, &departure, from);

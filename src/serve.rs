@@ -14,7 +14,7 @@ use monolock_core::fencing::TokenMint;
 use monolock_core::shard_map::ShardMap;
 use monolock_ring::{Acceptor, Bell, Ring, SetupError};
 use tokio::sync::mpsc::UnboundedSender;
-use tracing::{error, info};
+use tracing::error;
 
 use crate::config::Config;
 use crate::control::signals::Caught;
@@ -59,9 +59,14 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     clock::wall_clock().map_err(Fatal::dead_end)?;
     let descriptors_max = monolock_ring::raise_descriptor_limit();
     let passed = passed_listener::take(|variable| env::var_os(variable))?;
-    let listener = match passed {
+    let listener = match passed.protocol {
         Some(listener) => listener,
         None => listener::listen(config.listen)?,
+    };
+    let ops = match (passed.ops, config.ops_listen) {
+        (Some(listener), _) => Some(listener),
+        (None, Some(address)) => Some(listener::listen_for_http(address, "--ops-listen")?),
+        (None, None) => None,
     };
     let address = listener.local_addr().map_err(no("the listener's address"))?;
     let bell = Bell::new().map_err(no("an eventfd"))?;
@@ -103,11 +108,11 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
         })
         .map_err(no("a thread for signals"))?;
     let dealer = RoundRobin::new(Arc::clone(&shards), peer_limit, descriptors_left);
+    let accept_counts = dealer.counts();
     let acceptor = Acceptor::start(OwnedFd::from(listener), bell, dealer)
         .map_err(no("a thread for accepting"))?;
     let sessions_max = u64::from(places_max) * u64::from(config.shards.get());
-    info!("listening on {address}, room for {sessions_max} sessions in {} shards", config.shards);
-    Ok(Server { shards, acceptor, mint, events })
+    Ok(Server { address, sessions_max, shards, acceptor, accept_counts, mint, events, ops })
 }
 
 /// An event loop that has its ring and waits to be told of its surroundings: of the other loops,

@@ -16,7 +16,7 @@
 //! | [`engine`] | all of it together: inputs in, effects out |
 //! | [`effect`] | what the engine asks of its driver, and what it reports |
 //! | [`duration`] | durations as flags take them |
-//! | [`counts`] | what the engine has counted |
+//! | [`counts`], [`histogram`] | what the engine has counted |
 //! | [`snapshot`] | read-only views of locks and queues |
 //! | [`claim`] | the client's half: heartbeats, giving up, what the server's frames mean |
 
@@ -31,6 +31,7 @@ pub mod duration;
 pub mod effect;
 pub mod engine;
 pub mod fencing;
+pub mod histogram;
 pub mod lease_heap;
 pub mod lock_table;
 pub mod places;

@@ -266,6 +266,22 @@ impl Server {
         self.address.expect("the server was seen to listen")
     }
 
+    /// Where its ops endpoints are.
+    #[track_caller]
+    pub(crate) fn ops_address(&self) -> SocketAddr {
+        self.http_address("/metrics, /healthz and /readyz are on http://")
+    }
+
+    #[track_caller]
+    fn http_address(&self, before: &str) -> SocketAddr {
+        let lines = self.stderr();
+        let address = lines.iter().find_map(|line| {
+            let (_, after) = line.split_once(before)?;
+            leading_address(after)
+        });
+        address.unwrap_or_else(|| panic!("no address behind {before:?}; {}", self.said()))
+    }
+
     /// For one that was spawned, and was seen to listen there.
     pub(crate) fn listening_at(mut self, address: SocketAddr) -> Server {
         self.address = Some(address);
@@ -430,7 +446,10 @@ impl Stderr {
 
 /// Takes the address out of a log line, whatever the format of the log puts behind it.
 fn listening_address(line: &str) -> Option<SocketAddr> {
-    let (_, after) = line.split_once("listening on ")?;
+    leading_address(line.split_once("listening on ")?.1)
+}
+
+fn leading_address(after: &str) -> Option<SocketAddr> {
     let is_of_address = |c: char| c.is_ascii_hexdigit() || ".:[]".contains(c);
     let end = after.find(|c| !is_of_address(c)).unwrap_or(after.len());
     after[..end].parse().ok()

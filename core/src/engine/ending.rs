@@ -88,7 +88,7 @@ impl Engine {
             }
             Standing::Acquired(token) => {
                 let (peer, held) = (session.peer, now.instant.since(session.since));
-                self.counts.count_release(reason);
+                self.counts.count_release(reason, held);
                 self.changes.push_back(OwnershipChange {
                     lock: self.locks.get_mut(lock).name.clone(),
                     session: self.sessions.id(index),

@@ -21,8 +21,8 @@ use core::time::Duration;
 use slab::Slab;
 
 pub use administration::{ForceReleaseError, NoSuchWaiter};
-pub use moving::Departure;
 pub use deadline::NEAR;
+pub use moving::Departure;
 
 use crate::counts::Counts;
 use crate::effect::{Effect, OwnershipChange, Reading};
