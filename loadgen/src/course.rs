@@ -74,6 +74,12 @@ impl Course {
         now.as_nanos() >= self.measured_until.load(Ordering::Relaxed)
     }
 
+    /// How far into the measured time this is, in nanoseconds; nothing outside it.
+    pub fn measured_nanos(&self, at: Instant) -> Option<u64> {
+        let from = self.measured_from.load(Ordering::Relaxed);
+        self.is_measured(at).then(|| at.as_nanos() - from)
+    }
+
     /// Which second of the measured time this is. What comes in after its end is the last second's.
     pub fn measured_second(&self, now: Instant) -> Option<u64> {
         let from = self.measured_from.load(Ordering::Relaxed);

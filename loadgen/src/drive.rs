@@ -448,6 +448,7 @@ impl Drive {
         if self.course.is_measured(now) {
             self.grants += 1;
         }
+        self.recorder.grant(now, &self.course);
         self.checker.granted(lock, who, token, session.begun, now);
         let release = self.releases[lock as usize].take();
         if heard.before == Standing::Queued {

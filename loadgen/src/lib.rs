@@ -9,7 +9,7 @@
 //! | [`script`] | what the scenarios do |
 //! | [`drive`], [`session`], [`source`], [`lock_names`] | sessions on a ring |
 //! | [`checker`], [`guard`] | the judge, and a resource that checks tokens |
-//! | [`phase`], [`recorder`] | what is timed |
+//! | [`phase`], [`mark`], [`recorder`] | what is timed, and what explains it |
 //! | [`results`], [`summary`], [`report`] | what comes out |
 //! | [`comparison`] | several results side by side |
 //! | [`preflight`], [`server_process`], [`procfs`] | the server, asked and looked at |
@@ -26,6 +26,7 @@ pub mod expectation;
 pub mod failure;
 pub mod guard;
 pub mod lock_names;
+pub mod mark;
 pub mod phase;
 pub mod plan;
 pub mod preflight;

@@ -2,6 +2,7 @@
 //! second.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io;
 
 use hdrhistogram::Histogram;
@@ -9,6 +10,7 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use monolock_core::time::Instant;
 
 use crate::course::Course;
+use crate::mark::{Mark, MarkKind};
 use crate::phase::Phase;
 
 /// Values are nanoseconds; less than a microsecond isn't told apart.
@@ -17,6 +19,12 @@ const LOWEST_NANOS: u64 = 1_000;
 const HIGHEST_NANOS: u64 = 10_000_000_000;
 /// Values are kept to one part in a thousand.
 const DIGITS: u8 = 3;
+
+/// Grants are counted in steps of this: fine enough to see how long nobody was granted anything.
+pub const GRANTS_STEP_MS: u64 = 100;
+
+/// One thread keeps so many marks, and counts the rest.
+const MARKS_MAX: usize = 100_000;
 
 /// An empty histogram of nanoseconds.
 pub fn histogram() -> Histogram<u64> {
@@ -89,6 +97,12 @@ pub struct Recorder {
     pub seconds: Vec<Second>,
     /// How much later than intended things were begun.
     pub slip: Histogram<u64>,
+    /// Grants of the measured time, in steps of [`GRANTS_STEP_MS`].
+    pub grants: Vec<u64>,
+    /// What explains the rest, in the order of time.
+    pub marks: Vec<Mark>,
+    /// Marks for which there was no room.
+    pub marks_left_out: u64,
     /// What happens before measuring counts too: the scenario has a setup, and this is it.
     counts_setup: bool,
     second: Option<u64>,
@@ -101,6 +115,9 @@ impl Recorder {
             phases: BTreeMap::new(),
             seconds: Vec::new(),
             slip: histogram(),
+            grants: Vec::new(),
+            marks: Vec::new(),
+            marks_left_out: 0,
             counts_setup,
             second: None,
         }
@@ -134,6 +151,30 @@ impl Recorder {
         let is_setup = self.counts_setup && matches!(phase, Phase::Connect | Phase::Acquire);
         if is_setup || course.is_measured(intended) {
             self.phases.entry(phase).or_insert_with(PhaseRecord::new).errors += 1;
+        }
+    }
+
+    /// Counts a grant of the measured time.
+    pub fn grant(&mut self, now: Instant, course: &Course) {
+        let Some(nanos) = course.measured_nanos(now) else {
+            return;
+        };
+        let step = usize::try_from(nanos / (GRANTS_STEP_MS * 1_000_000)).unwrap_or(usize::MAX);
+        if self.grants.len() <= step {
+            self.grants.resize(step + 1, 0);
+        }
+        self.grants[step] += 1;
+    }
+
+    /// Notes a moment of the measured time.
+    pub fn mark(&mut self, at: Instant, kind: MarkKind, label: impl Display, course: &Course) {
+        if !course.is_measured(at) {
+            return;
+        }
+        if self.marks.len() < MARKS_MAX {
+            self.marks.push(Mark { at, kind, label: label.to_string() });
+        } else {
+            self.marks_left_out += 1;
         }
     }
 

@@ -13,7 +13,8 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The version of the file's format. It changes when a reader of the old one would be misled.
+/// The version of the file's format. It changes when a reader of the old one would be misled. What
+/// is only added has a default, so that older files are read on.
 pub const FORMAT_VERSION: u32 = 1;
 
 const NANOS_PER_MS: f64 = 1e6;
@@ -29,6 +30,15 @@ pub struct Results {
     pub parameters: Parameters,
     /// The timed parts of the claims' lives.
     pub phases: Vec<PhaseResult>,
+    /// Grants in the course of time.
+    #[serde(default)]
+    pub grants: Grants,
+    /// Moments that explain the rest, in the order of time.
+    #[serde(default)]
+    pub marks: Vec<MarkResult>,
+    /// Marks for which there was no room.
+    #[serde(default)]
+    pub marks_left_out: u64,
     /// What it cost the server, if it was started for the run.
     pub server: Option<ServerShare>,
     /// What it cost the load generator.
@@ -149,6 +159,26 @@ pub struct SecondResult {
     pub max_ms: f64,
     /// All of it, as in [`Latencies::histogram`].
     pub histogram: String,
+}
+
+/// Grants, counted in equal steps from the start of measuring.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grants {
+    /// The length of a step.
+    pub step_ms: u64,
+    /// Step by step, to the end of measuring; empty if nothing was granted.
+    pub counts: Vec<u64>,
+}
+
+/// One moment of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MarkResult {
+    /// Counted from the start of measuring.
+    pub at_ms: f64,
+    /// What happened: `pause`, `kill`, `takeover`.
+    pub kind: String,
+    /// To whom.
+    pub label: String,
 }
 
 /// What a run cost the server.

@@ -14,6 +14,7 @@ use crate::course::Course;
 use crate::drive::DriveConfig;
 use crate::failure::Failure;
 use crate::lock_names::LockNames;
+use crate::mark::Mark;
 use crate::plan;
 use crate::preflight::preflight;
 use crate::procfs::Usage;
@@ -44,8 +45,12 @@ pub struct Report {
     pub outcomes: Vec<Outcome>,
     /// Processor time and memory, of the server if it is ours, and of this process.
     pub usages: Usages,
+    /// When measuring began.
+    pub measured_from: Instant,
     /// Measured time, as it was in the end.
     pub measured: Duration,
+    /// What happened to servers and worker processes in the measured time.
+    pub marks: Vec<Mark>,
     /// From the beginning to the end of the setup.
     pub setup: Duration,
     /// Milliseconds since 1970 at the start of measuring.
@@ -127,7 +132,9 @@ pub fn run(settings: &Settings, interrupted: &AtomicBool) -> Result<Report, Fail
         server_address,
         outcomes,
         usages,
+        measured_from: from,
         measured,
+        marks: Vec::new(),
         setup: from.since(start).saturating_sub(load.warmup),
         started_unix_ms,
         threads,

@@ -12,11 +12,12 @@ use hdrhistogram::serialization::Deserializer;
 use crate::checker::Invariant;
 use crate::duration;
 use crate::expectation::Expectation;
+use crate::mark::Mark;
 use crate::phase::Phase;
-use crate::recorder::{PhaseRecord, Second, histogram};
+use crate::recorder::{GRANTS_STEP_MS, PhaseRecord, Second, histogram};
 use crate::results::{
-    Environment, ExpectationResult, FORMAT_VERSION, InvariantResult, Latencies, OwnShare,
-    Parameters, PhaseResult, Results, SecondResult, ServerShare, at, encode, ms,
+    Environment, ExpectationResult, FORMAT_VERSION, Grants, InvariantResult, Latencies, MarkResult,
+    OwnShare, Parameters, PhaseResult, Results, SecondResult, ServerShare, at, encode, ms,
 };
 use crate::run::Report;
 use crate::scenario::Scenario;
@@ -38,6 +39,8 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
     let server = server_share(settings, &report);
     let environment = environment(&report);
     let parameters = parameters(settings, &report);
+    let grants = grants(&report);
+    let (marks, marks_left_out) = marks(&report);
     let mut phases: BTreeMap<Phase, PhaseRecord> = BTreeMap::new();
     let mut seconds: BTreeMap<(Phase, u64), Histogram<u64>> = BTreeMap::new();
     let mut losses = BTreeMap::new();
@@ -86,6 +89,9 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         environment,
         parameters,
         phases: phase_results,
+        grants,
+        marks,
+        marks_left_out,
         server,
         own,
         invariants,
@@ -94,6 +100,38 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         limits,
         is_cut_short,
     })
+}
+
+fn grants(report: &Report) -> Grants {
+    let of_threads = || report.outcomes.iter().map(|outcome| &outcome.recorder.grants);
+    if of_threads().all(Vec::is_empty) {
+        return Grants::default();
+    }
+    // Steps without a grant at the end are a part of the picture too.
+    let steps = duration::whole_ms(report.measured).div_ceil(GRANTS_STEP_MS);
+    let steps = usize::try_from(steps).unwrap_or(usize::MAX);
+    let mut counts = vec![0; of_threads().map(Vec::len).fold(steps, usize::max)];
+    for of_thread in of_threads() {
+        for (sum, count) in counts.iter_mut().zip(of_thread) {
+            *sum += count;
+        }
+    }
+    Grants { step_ms: GRANTS_STEP_MS, counts }
+}
+
+/// The marks of all threads in the order of time, and how many there was no room for.
+fn marks(report: &Report) -> (Vec<MarkResult>, u64) {
+    let recorders = || report.outcomes.iter().map(|outcome| &outcome.recorder);
+    let of_threads = recorders().flat_map(|recorder| &recorder.marks);
+    let mut marks: Vec<&Mark> = report.marks.iter().chain(of_threads).collect();
+    marks.sort_by_key(|mark| mark.at);
+    let result = |mark: &Mark| MarkResult {
+        at_ms: mark.at.since(report.measured_from).as_secs_f64() * 1e3,
+        kind: mark.kind.name().to_owned(),
+        label: mark.label.clone(),
+    };
+    let left_out = recorders().map(|recorder| recorder.marks_left_out).sum();
+    (marks.into_iter().map(result).collect(), left_out)
 }
 
 fn judge(expectations: &[Expectation], phases: &[PhaseResult]) -> Vec<ExpectationResult> {
