@@ -12,10 +12,11 @@
 //! | [`phase`], [`mark`], [`recorder`] | what is timed, and what explains it |
 //! | [`results`], [`summary`], [`report`] | what comes out |
 //! | [`comparison`] | several results side by side |
-//! | [`preflight`], [`server_process`], [`procfs`] | the server, asked and looked at |
+//! | [`preflight`], [`server_process`], [`child`], [`staged_clock`], [`procfs`] | the server: asked, started, misled, looked at |
 //! | [`clock`], [`duration`], [`failure`] | time, and ends |
 
 pub mod checker;
+pub mod child;
 pub mod clock;
 pub mod command_line;
 pub mod comparison;
@@ -24,6 +25,7 @@ pub mod drive;
 pub mod duration;
 pub mod expectation;
 pub mod failure;
+pub mod forwarder;
 pub mod guard;
 pub mod lock_names;
 pub mod mark;
@@ -42,6 +44,7 @@ pub mod server_process;
 pub mod session;
 pub mod settings;
 pub mod source;
+pub mod staged_clock;
 pub mod summary;
 pub mod worker;
 
@@ -62,6 +65,9 @@ use crate::settings::{Outputs, Settings};
 
 /// The program.
 pub fn main() -> ExitCode {
+    if let Some(exit_code) = child::become_another(env::args_os().skip(1)) {
+        return exit_code;
+    }
     let verdict = match command_line::parse(env::args_os().skip(1)) {
         Ok(Request::Print(text)) => print(&text).map(|()| Verdict::Fine),
         Ok(Request::Run(settings)) => load(&settings),

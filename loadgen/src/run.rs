@@ -19,7 +19,7 @@ use crate::plan;
 use crate::preflight::preflight;
 use crate::procfs::Usage;
 use crate::script::Share;
-use crate::server_process::ServerProcess;
+use crate::server_process::{Launch, ServerProcess};
 use crate::settings::{Load, Settings, Target};
 use crate::source::Source;
 use crate::worker::{Outcome, Worker, WorkerError};
@@ -85,7 +85,9 @@ pub fn run(settings: &Settings, interrupted: &AtomicBool) -> Result<Report, Fail
     let mut server = match &settings.target {
         Target::Running(_) => None,
         Target::Own { path, args } => {
-            Some(ServerProcess::start(path, args).map_err(Failure::cut_short)?)
+            let listen = Launch::ANY_PORT;
+            let launch = Launch { path, args, listen, clock: None };
+            Some(ServerProcess::start(&launch).map_err(Failure::cut_short)?)
         }
     };
     let server_address = match (&settings.target, &server) {
