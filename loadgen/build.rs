@@ -8,7 +8,8 @@ const SOURCE: &str = "src/staged_clock.c";
 
 fn main() {
     println!("cargo:rerun-if-changed={SOURCE}");
-    let library = Path::new(&env::var_os("OUT_DIR").expect("cargo sets it")).join("staged_clock.so");
+    let library =
+        Path::new(&env::var_os("OUT_DIR").expect("cargo sets it")).join("staged_clock.so");
     let mut compile = cc::Build::new().opt_level(2).get_compiler().to_command();
     compile.args(["-shared", "-fPIC", "-o"]);
     let status = compile.arg(library).arg(SOURCE).status();

@@ -1,5 +1,7 @@
 //! The command line.
 
+mod kills;
+
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroU32;
@@ -108,6 +110,7 @@ fn command() -> Command {
             .about(scenario.about())
             .args(target_args())
             .args(load_args())
+            .args(kills::args(scenario))
             .args(output_args())
     });
     Command::new("monolock-loadgen")
@@ -175,7 +178,10 @@ fn load_args() -> [Arg; 11] {
             .value_parser(PossibleValuesParser::new(["constant", "poisson"])),
         duration("duration", "measured time").short('d').default_value("10s"),
         duration("warmup", "time under load before it, not recorded").default_value("5s"),
-        duration("hold", "how long a lock is held [default: 10ms in steady, else 0]"),
+        duration(
+            "hold",
+            "how long a lock is held [default: 10ms in steady, 1s in failover and restart, else 0]",
+        ),
         duration("ramp", "over how long sessions connect [default: lease/4, at most 10000/s]"),
         value("seed", "N", "what the plan is drawn from [default: drawn, and printed]")
             .value_parser(value_parser!(u64)),
@@ -220,7 +226,9 @@ fn settings(scenario: Scenario, matches: &ArgMatches) -> Result<Settings, Failur
         quiet: matches.get_flag("quiet"),
     };
     let expectations = matches.get_many("expect").into_iter().flatten().cloned().collect();
-    Ok(Settings { target, load: load(scenario, matches)?, outputs, expectations })
+    let load = load(scenario, matches)?;
+    let kill_plan = kills::plan(scenario, &target, &load, matches)?;
+    Ok(Settings { target, load, kill_plan, outputs, expectations })
 }
 
 fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
@@ -231,10 +239,14 @@ fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
         .ok_or_else(|| Failure::usage("--lease: from 1ms to 2^32-1 ms, which is 49 days"))?;
     let rate = matches.get_one::<f64>("rate").copied();
     if rate.is_some() && !scenario.takes_rate() {
+        let reason = if scenario.kills_servers() {
+            "--sessions, --locks and --hold: each session acquires, holds and releases in turn"
+        } else {
+            "--sessions and --lease: each session sends about four heartbeats a lease"
+        };
+        let name = scenario.name();
         return Err(Failure::usage(format_args!(
-            "--rate: the rate of {} follows from --sessions and --lease: each session sends about \
-             four heartbeats a lease",
-            scenario.name()
+            "--rate: the rate of {name} follows from {reason}"
         )));
     }
     let locks = matches.get_one::<u32>("locks").copied();
@@ -252,8 +264,8 @@ fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
     if hold.is_some() && (scenario == Scenario::Handover && rate.is_some() || has_no_hold(scenario))
     {
         return Err(Failure::usage(
-            "--hold: only for steady, and for handover without --rate, which says itself when \
-             locks are released",
+            "--hold: only for steady, failover and restart, and for handover without --rate, which \
+             says itself when locks are released",
         ));
     }
     let ramp = matches.get_one::<Duration>("ramp").copied();
@@ -277,7 +289,7 @@ fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
 }
 
 fn has_no_hold(scenario: Scenario) -> bool {
-    !matches!(scenario, Scenario::Steady | Scenario::Handover)
+    !matches!(scenario, Scenario::Steady | Scenario::Handover) && !scenario.kills_servers()
 }
 
 fn one<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, name: &str) -> &'a T {

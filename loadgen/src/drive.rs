@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,10 +16,13 @@ use monolock_core::lease_heap::LeaseHeap;
 use monolock_core::time::Instant;
 use monolock_core::wire::{Acquire, HEARTBEAT, encode_acquire};
 use monolock_ring::{ConnectionId, Event, Reading, Ring};
+use socket2::SockRef;
 
-use crate::checker::{Checker, ServerEnd};
+use crate::checker::ServerEnd;
 use crate::clock;
 use crate::course::Course;
+use crate::forwarder::Routes;
+use crate::judges::Judges;
 use crate::lock_names::LockNames;
 use crate::phase::Phase;
 use crate::recorder::{Recorder, Timing};
@@ -67,6 +72,8 @@ pub struct DriveConfig {
     pub source: Source,
     /// Whether connecting is recorded before measuring begins.
     pub counts_setup: bool,
+    /// Which server each connection leads to, if there are several.
+    pub routes: Option<Routes>,
 }
 
 /// The last release of a lock, for timing how long it takes to change hands.
@@ -94,8 +101,8 @@ pub struct Drive {
     pub sessions: SessionTable,
     /// What is recorded.
     pub recorder: Recorder,
-    /// The judge.
-    pub checker: Checker,
+    /// The judges.
+    pub judges: Judges,
     /// What happened, in order, until the scenario takes it.
     pub happenings: VecDeque<Happening>,
     /// Sessions that ended unasked, by reason.
@@ -110,6 +117,9 @@ pub struct Drive {
     deadlines: LeaseHeap,
     source: Source,
     names: LockNames,
+    routes: Option<Routes>,
+    /// By place, where a session's connection comes from, if there are routes.
+    local_addresses: Vec<Option<SocketAddr>>,
     lease_ms: NonZeroU32,
     releases: Vec<Option<Release>>,
     heard: Vec<Heard>,
@@ -126,7 +136,7 @@ impl Drive {
             course,
             sessions: SessionTable::new(config.sessions_max, config.lease_ms),
             recorder: Recorder::new(config.counts_setup),
-            checker: Checker::new(config.locks),
+            judges: Judges::new(config.locks, config.routes.is_some()),
             happenings: VecDeque::new(),
             losses: BTreeMap::new(),
             own_limits: BTreeMap::new(),
@@ -136,6 +146,8 @@ impl Drive {
             deadlines: LeaseHeap::with_capacity(config.sessions_max as usize),
             source: config.source,
             names: config.names,
+            routes: config.routes,
+            local_addresses: Vec::new(),
             lease_ms: config.lease_ms,
             releases: vec![None; locks],
             heard: Vec::new(),
@@ -149,12 +161,13 @@ impl Drive {
         self.opened < OPENED_A_TURN && self.sessions.has_room()
     }
 
-    /// Opens a session: connects and asks for the lock.
+    /// Opens a session: connects and asks for the lock. Returns its place, unless no connection
+    /// could be begun.
     ///
     /// # Panics
     /// Unless [`Drive::may_open`].
-    pub fn open(&mut self, lock: u32, intended: Instant) {
-        self.open_with(lock, intended, None);
+    pub fn open(&mut self, lock: u32, intended: Instant) -> Option<u32> {
+        self.open_with(lock, intended, None)
     }
 
     /// Opens a session that will not read much.
@@ -162,7 +175,12 @@ impl Drive {
         self.open_with(lock, intended, Some(DEAF_BUFFER_BYTES));
     }
 
-    fn open_with(&mut self, lock: u32, intended: Instant, buffer_bytes: Option<usize>) {
+    fn open_with(
+        &mut self,
+        lock: u32,
+        intended: Instant,
+        buffer_bytes: Option<usize>,
+    ) -> Option<u32> {
         assert!(self.may_open(), "it is asked before");
         self.opened += 1;
         let begun = clock::now();
@@ -170,15 +188,16 @@ impl Drive {
             Ok(socket) => socket,
             Err(error) => {
                 self.connect_failed(&error, lock, intended);
-                return;
+                return None;
             }
         };
         let index = self.sessions.open(lock, intended, begun);
+        self.note_local_address(index, &socket);
         let id = self.sessions.connection(index);
         if let Err(error) = self.ring.attach(id, socket) {
             self.sessions.free(index);
             self.connect_failed(&ConnectError::Descriptors(error), lock, intended);
-            return;
+            return None;
         }
         self.frame.clear();
         let name = self.names.name(lock);
@@ -191,6 +210,28 @@ impl Drive {
         self.ring.read(id, Reading::Stream);
         self.course.open.fetch_add(1, Ordering::Relaxed);
         self.schedule(index);
+        Some(index)
+    }
+
+    fn note_local_address(&mut self, index: u32, socket: &OwnedFd) {
+        if self.routes.is_none() {
+            return;
+        }
+        let place = index as usize;
+        if self.local_addresses.len() <= place {
+            self.local_addresses.resize(place + 1, None);
+        }
+        let address = SockRef::from(socket).local_addr();
+        self.local_addresses[place] = address.ok().and_then(|address| address.as_socket());
+    }
+
+    /// The first answer of a session has come: which server gave it?
+    fn note_server(&mut self, index: u32) {
+        let server = self.routes.as_ref().map_or(0, |routes| {
+            let address = self.local_addresses[index as usize].expect("a socket has an address");
+            routes.server_of(address).expect("a route is noted before a byte is forwarded")
+        });
+        self.judges.answered(self.sessions.who(index), server);
     }
 
     fn connect_failed(&mut self, error: &ConnectError, lock: u32, intended: Instant) {
@@ -215,7 +256,7 @@ impl Drive {
     /// wants to hear first is released a little later.
     pub fn release(&mut self, index: u32, intended: Instant, now: Instant) {
         let who = self.sessions.who(index);
-        if self.checker.is_witness(who) {
+        if self.judges.is_witness(who) {
             self.sessions.at(index).release_at = now.after(SEND_PATIENCE);
             self.schedule(index);
             return;
@@ -225,7 +266,7 @@ impl Drive {
         if session.is_holding() {
             self.releases[lock as usize] = Some(Release { intended, begun: now });
         }
-        self.checker.released(lock, who, now);
+        self.judges.released(lock, who, now, now);
         self.close(index);
     }
 
@@ -235,7 +276,7 @@ impl Drive {
         let session = self.sessions.at(index);
         session.stage = Stage::Deaf;
         let lock = session.lock;
-        self.checker.released(lock, who, now);
+        self.judges.released(lock, who, now, now);
         self.ring.read(self.sessions.connection(index), Reading::Off);
         self.schedule(index);
     }
@@ -298,8 +339,8 @@ impl Drive {
         {
             self.pass_deadline(index, now);
         }
-        self.checker.turn(now);
-        for who in self.checker.take_questions() {
+        self.judges.turn(now);
+        for who in self.judges.take_questions() {
             let Some(session) = self.sessions.find(who) else {
                 continue;
             };
@@ -430,7 +471,9 @@ impl Drive {
         let who = self.sessions.who(index);
         let session = self.sessions.at(index);
         let timing = Timing { intended: session.intended, begun: session.begun, done: now };
-        self.checker.queued(session.lock, who, now);
+        let lock = session.lock;
+        self.note_server(index);
+        self.judges.queued(lock, who, now);
         self.recorder.record(Phase::Acquire, timing, &self.course);
         self.happenings.push_back(Happening::Queued(index));
         self.schedule(index);
@@ -449,7 +492,10 @@ impl Drive {
             self.grants += 1;
         }
         self.recorder.grant(now, &self.course);
-        self.checker.granted(lock, who, token, session.begun, now);
+        if heard.before == Standing::Asking {
+            self.note_server(index);
+        }
+        self.judges.granted(lock, who, token, timing.begun, now);
         let release = self.releases[lock as usize].take();
         if heard.before == Standing::Queued {
             self.recorder.record(Phase::Wait, timing, &self.course);
@@ -479,7 +525,7 @@ impl Drive {
             }
             self.course.recorded.fetch_add(1, Ordering::Relaxed);
         }
-        self.checker.confirmed(who, heard.confirmed_at, now);
+        self.judges.confirmed(who, heard.confirmed_at, now);
         self.schedule(heard.index);
     }
 
@@ -488,6 +534,7 @@ impl Drive {
         let who = self.sessions.who(index);
         let session = self.sessions.at(index);
         let (lock, intended) = (session.lock, session.intended);
+        let believed_until = now.min(session.claim.give_up_at());
         let is_deaf = session.stage == Stage::Deaf;
         let end = ServerEnd {
             loss,
@@ -497,8 +544,8 @@ impl Drive {
         if !is_deaf {
             match loss {
                 // We end it, and the server may not have noticed anything.
-                Loss::Silence => self.checker.released(lock, who, now),
-                _ => self.checker.ended(lock, who, end, now),
+                Loss::Silence => self.judges.released(lock, who, believed_until, now),
+                _ => self.judges.ended(lock, who, end, believed_until, now),
             }
             let (phase, failed_at) = match before {
                 Standing::Asking => (Phase::Acquire, intended),

@@ -94,12 +94,31 @@ impl Switchboard {
     }
 }
 
+/// Which connections are broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Broken {
+    All,
+    /// Those on which no server has said anything.
+    Unanswered,
+}
+
 enum Order {
     /// Forward this client.
     Forward(OwnedFd, SocketAddr),
-    /// Break all connections, and say so when they are gone.
-    Break(Sender<()>),
+    /// Break these connections, and say so when they are gone.
+    Break(Broken, Sender<()>),
     Stop,
+}
+
+/// Which part of a forwarder's connections a relay has.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    /// The relay's number.
+    number: u32,
+    /// How many relays there are.
+    of: u32,
+    /// Connections at once.
+    room: u32,
 }
 
 /// One relay, seen from outside.
@@ -144,8 +163,9 @@ impl Forwarder {
         let room = connections + connections / 8 + 16;
         let count = room.div_ceil(CONNECTIONS_PER_RELAY_MAX);
         let mut relays = Vec::new();
-        for _ in 0..count {
-            relays.push(start_relay(room.div_ceil(count), &switchboard, &bell)?);
+        for number in 0..count {
+            let share = Share { number, of: count, room: room.div_ceil(count) };
+            relays.push(start_relay(share, &switchboard, &bell)?);
         }
         let dealer = RelayDealer {
             relays: relays
@@ -181,10 +201,24 @@ impl Forwarder {
     /// # Errors
     /// If a relay has ended.
     pub fn fence(&mut self) -> Result<(), ForwarderError> {
+        self.break_off(Broken::All)
+    }
+
+    /// Breaks connections on which no server has said anything, and closes new ones, until it is
+    /// pointed at a server again. After a server has ended, before another one has its address:
+    /// the kernel may still be trying to connect to the one, and would end up with the other.
+    ///
+    /// # Errors
+    /// If a relay has ended.
+    pub fn drop_unanswered(&mut self) -> Result<(), ForwarderError> {
+        self.break_off(Broken::Unanswered)
+    }
+
+    fn break_off(&mut self, broken: Broken) -> Result<(), ForwarderError> {
         self.switchboard.point_at(None);
         let (gone, all_gone) = mpsc::channel();
         for relay in &self.relays {
-            relay.order(Order::Break(gone.clone()));
+            relay.order(Order::Break(broken, gone.clone()));
         }
         let deadline = Instant::now() + FENCE_MAX;
         for _ in 0..self.relays.len() {
@@ -240,7 +274,7 @@ fn listen() -> io::Result<Socket> {
 }
 
 fn start_relay(
-    room: u32,
+    share: Share,
     switchboard: &Arc<Switchboard>,
     bell: &Bell,
 ) -> Result<RelayHandle, ForwarderError> {
@@ -249,7 +283,8 @@ fn start_relay(
     let taken = Arc::new(AtomicU32::new(0));
     let parts = (Arc::clone(switchboard), bell.clone(), Arc::clone(&taken));
     let body = move || {
-        let config = monolock_ring::Config { slots: 2 * room, ..monolock_ring::Config::default() };
+        let slots = 2 * share.room;
+        let config = monolock_ring::Config { slots, ..monolock_ring::Config::default() };
         let ring = match Ring::new(&config) {
             Ok(ring) => ring,
             Err(error) => {
@@ -259,7 +294,7 @@ fn start_relay(
         };
         let _ = started.send(Ok(ring.waker()));
         let (switchboard, bell, taken) = parts;
-        Relay::new(ring, inbox, room, switchboard, bell, taken).run()
+        Relay::new(ring, inbox, share, switchboard, bell, taken).run()
     };
     let thread = thread::Builder::new().name("forwarder".into()).spawn(body);
     let thread = thread.map_err(|error| ForwarderError::Start("a thread", error))?;

@@ -16,21 +16,24 @@ pub enum MarkKind {
     Shutdown,
     /// A server was started.
     Start,
-    /// A lock was granted though its holder had not given it back.
+    /// A lock was granted though its holder had not given it back; or a standby took over.
     Takeover,
+    /// Servers' clocks were set.
+    ClockStep,
     /// A past holder's write destroyed its successor's.
     Corruption,
 }
 
 impl MarkKind {
     /// In the order of the plots' rows.
-    pub const ALL: [MarkKind; 7] = [
+    pub const ALL: [MarkKind; 8] = [
         MarkKind::Pause,
         MarkKind::Resume,
         MarkKind::Kill,
         MarkKind::Shutdown,
         MarkKind::Start,
         MarkKind::Takeover,
+        MarkKind::ClockStep,
         MarkKind::Corruption,
     ];
 
@@ -43,6 +46,7 @@ impl MarkKind {
             MarkKind::Shutdown => "shutdown",
             MarkKind::Start => "start",
             MarkKind::Takeover => "takeover",
+            MarkKind::ClockStep => "clock step",
             MarkKind::Corruption => "corruption",
         }
     }

@@ -15,17 +15,26 @@ pub enum Phase {
     Heartbeat,
     /// From when a session's answers were stuck to the server's ending it.
     Cutoff,
+    /// From a server's failure to a client's first answer by a later one.
+    Recovery,
+    /// From a server's failure to the first grant by a later one.
+    FirstGrant,
+    /// For how long two holders of a lock, of different servers, both believed that they hold it.
+    Overlap,
 }
 
 impl Phase {
     /// In the order of a claim's life.
-    pub const ALL: [Phase; 6] = [
+    pub const ALL: [Phase; 9] = [
         Phase::Connect,
         Phase::Acquire,
         Phase::Wait,
         Phase::Handover,
         Phase::Heartbeat,
         Phase::Cutoff,
+        Phase::Recovery,
+        Phase::FirstGrant,
+        Phase::Overlap,
     ];
 
     /// Its word in reports, files and expectations.
@@ -37,6 +46,9 @@ impl Phase {
             Phase::Handover => "handover",
             Phase::Heartbeat => "heartbeat",
             Phase::Cutoff => "cutoff",
+            Phase::Recovery => "recovery",
+            Phase::FirstGrant => "first-grant",
+            Phase::Overlap => "overlap",
         }
     }
 

@@ -15,16 +15,22 @@ pub enum Scenario {
     ConnectStorm,
     /// Sessions that don't read their answers, among others that do.
     SlowReader,
+    /// A standby takes over from a server that fails.
+    Failover,
+    /// A server is started again where it failed.
+    Restart,
 }
 
 impl Scenario {
     /// Every kind there is.
-    pub const ALL: [Scenario; 5] = [
+    pub const ALL: [Scenario; 7] = [
         Scenario::Heartbeat,
         Scenario::Steady,
         Scenario::Handover,
         Scenario::ConnectStorm,
         Scenario::SlowReader,
+        Scenario::Failover,
+        Scenario::Restart,
     ];
 
     /// Its word on the command line and in files.
@@ -35,6 +41,8 @@ impl Scenario {
             Scenario::Handover => "handover",
             Scenario::ConnectStorm => "connect-storm",
             Scenario::SlowReader => "slow-reader",
+            Scenario::Failover => "failover",
+            Scenario::Restart => "restart",
         }
     }
 
@@ -61,6 +69,16 @@ impl Scenario {
                 "one session in ten doesn't read its answers: do the others notice, and when does \
                  the server end it?"
             }
+            Scenario::Failover => {
+                "N sessions acquire, hold and release M locks behind one address; their server \
+                 fails and a standby takes over, again and again: when are they back, do tokens \
+                 grow, and who held a lock twice?"
+            }
+            Scenario::Restart => {
+                "N sessions acquire, hold and release M locks; their server is killed or shut down \
+                 and started again at once, again and again: when are they back, and do tokens \
+                 grow?"
+            }
         }
     }
 
@@ -73,7 +91,7 @@ impl Scenario {
     pub fn locks(self, sessions: u32) -> u32 {
         match self {
             Scenario::Heartbeat | Scenario::ConnectStorm | Scenario::SlowReader => sessions,
-            Scenario::Steady => sessions.div_ceil(4),
+            Scenario::Steady | Scenario::Failover | Scenario::Restart => sessions.div_ceil(4),
             Scenario::Handover => 1,
         }
     }
@@ -82,6 +100,7 @@ impl Scenario {
     pub fn hold(self) -> Duration {
         match self {
             Scenario::Steady => Duration::from_millis(10),
+            Scenario::Failover | Scenario::Restart => Duration::from_secs(1),
             _ => Duration::ZERO,
         }
     }
@@ -90,7 +109,11 @@ impl Scenario {
     /// interval, so that heartbeats don't come in a burst, and at most 10,000 a second.
     pub fn ramp(self, sessions: u32, lease_ms: u32) -> Duration {
         match self {
-            Scenario::Heartbeat | Scenario::Handover | Scenario::SlowReader => {
+            Scenario::Heartbeat
+            | Scenario::Handover
+            | Scenario::SlowReader
+            | Scenario::Failover
+            | Scenario::Restart => {
                 let interval = Duration::from_millis(u64::from(lease_ms)) / 4;
                 interval.max(Duration::from_micros(100) * sessions)
             }
@@ -105,6 +128,11 @@ impl Scenario {
 
     /// Whether measuring begins only when all planned sessions stand.
     pub fn has_setup(self) -> bool {
-        matches!(self, Scenario::Heartbeat | Scenario::Handover | Scenario::SlowReader)
+        !matches!(self, Scenario::Steady | Scenario::ConnectStorm)
+    }
+
+    /// Whether it makes servers fail.
+    pub fn kills_servers(self) -> bool {
+        matches!(self, Scenario::Failover | Scenario::Restart)
     }
 }

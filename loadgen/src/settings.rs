@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::expectation::Expectation;
+use crate::kill_plan::KillPlan;
 use crate::scenario::Scenario;
 
 /// The server that is loaded.
@@ -78,6 +79,7 @@ impl Load {
         match self.scenario {
             Scenario::Heartbeat | Scenario::SlowReader | Scenario::ConnectStorm => true,
             Scenario::Steady | Scenario::Handover => self.rate.is_some(),
+            Scenario::Failover | Scenario::Restart => false,
         }
     }
 
@@ -111,6 +113,8 @@ pub struct Settings {
     pub target: Target,
     /// The load.
     pub load: Load,
+    /// What is done to servers, in the scenarios in which they fail.
+    pub kill_plan: Option<KillPlan>,
     /// What is written.
     pub outputs: Outputs,
     /// What must be true of the results.

@@ -1,5 +1,7 @@
 //! Results made of what was seen of a run.
 
+mod outages;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
@@ -12,12 +14,14 @@ use hdrhistogram::serialization::Deserializer;
 use crate::checker::Invariant;
 use crate::duration;
 use crate::expectation::Expectation;
+use crate::kill_plan::{KillPlan, Successor};
 use crate::mark::Mark;
 use crate::phase::Phase;
 use crate::recorder::{GRANTS_STEP_MS, PhaseRecord, Second, histogram};
 use crate::results::{
-    Environment, ExpectationResult, FORMAT_VERSION, Grants, InvariantResult, Latencies, MarkResult,
-    OwnShare, Parameters, PhaseResult, Results, SecondResult, ServerShare, at, encode, ms,
+    Environment, ExpectationResult, FORMAT_VERSION, Grants, InvariantResult, Kills, Latencies,
+    MarkResult, OwnShare, Parameters, PhaseResult, Results, SecondResult, ServerShare,
+    StandbyParameters, at, encode, ms,
 };
 use crate::run::Report;
 use crate::scenario::Scenario;
@@ -48,6 +52,11 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
     let mut invariants = no_findings();
     let mut slip = histogram();
     let mut is_cut_short = report.cut_short.is_some();
+    let outages = outages::Succeeded::of(&report, &settings.load);
+    if let Some(first_grants) = outages.first_grants() {
+        phases.insert(Phase::FirstGrant, first_grants);
+    }
+    outages.add_findings(&mut invariants);
     let (measured, setup, cut_short) = (report.measured, report.setup, report.cut_short);
     for outcome in report.outcomes {
         add_findings(&mut invariants, &outcome);
@@ -84,6 +93,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         phase_results.push(result);
     }
     let expectations = judge(&settings.expectations, &phase_results);
+    let outages = outages.results();
     Ok(Results {
         format_version: FORMAT_VERSION,
         environment,
@@ -92,6 +102,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         grants,
         marks,
         marks_left_out,
+        outages,
         server,
         own,
         invariants,
@@ -238,9 +249,11 @@ fn operations(settings: &Settings, report: &Report) -> (&'static str, u64) {
         Scenario::Heartbeat => ("heartbeat", sum(|outcome| outcome.heartbeats)),
         // The flood is nearly all of the load, and nobody counts what of it is read.
         Scenario::SlowReader => ("flood", 0),
-        Scenario::Steady | Scenario::Handover | Scenario::ConnectStorm => {
-            ("grant", sum(|outcome| outcome.grants))
-        }
+        Scenario::Steady
+        | Scenario::Handover
+        | Scenario::ConnectStorm
+        | Scenario::Failover
+        | Scenario::Restart => ("grant", sum(|outcome| outcome.grants)),
     }
 }
 
@@ -315,5 +328,26 @@ fn parameters(settings: &Settings, report: &Report) -> Parameters {
         warmup_ms: duration::whole_ms(load.warmup),
         hold_ms: load.hold.as_secs_f64() * 1e3,
         ramp_ms: duration::whole_ms(load.ramp),
+        kills: settings.kill_plan.as_ref().map(kills),
+    }
+}
+
+fn kills(plan: &KillPlan) -> Kills {
+    let standby = match plan.successor {
+        Successor::Standby { takeover_after, wake_after, fences, clock } => {
+            Some(StandbyParameters {
+                takeover_after_ms: duration::whole_ms(takeover_after),
+                wake_after_ms: duration::whole_ms(wake_after),
+                is_fenced: fences,
+                clock_ms: clock.as_ms(),
+            })
+        }
+        Successor::Restart => None,
+    };
+    Kills {
+        every_ms: duration::whole_ms(plan.every),
+        ways: plan.ways.iter().map(|way| way.name().to_owned()).collect(),
+        standby,
+        clock_step_ms: plan.clock_step.map(|step| (step.by.as_ms(), duration::whole_ms(step.at))),
     }
 }

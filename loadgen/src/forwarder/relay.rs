@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 
 use monolock_ring::{Bell, ConnectionId, Event, Reading, Ring, SEND_LEN};
 
-use super::{Inbox, Order, Switchboard, Target};
+use super::{Broken, Inbox, Order, Share, Switchboard, Target};
 use crate::source::Source;
 
 /// What one side may have in store for the other before it isn't read from any more.
@@ -41,6 +41,10 @@ struct Side {
 #[derive(Debug, Default)]
 struct Pair {
     generation: u32,
+    /// The server has said something.
+    is_answered: bool,
+    /// Somebody waits for its end.
+    is_awaited: bool,
     sides: [Side; 2],
 }
 
@@ -58,11 +62,12 @@ pub(super) struct Relay {
     taken: Arc<AtomicU32>,
     pairs: Vec<Pair>,
     free: Vec<u32>,
-    room: u32,
-    /// Where connections to the present server come from.
-    source: Option<(Target, Source)>,
-    /// Whom to tell when all connections are gone.
-    broken: Option<Sender<()>>,
+    share: Share,
+    /// Where connections to servers come from.
+    source: Option<Source>,
+    /// Connections that are being broken, and whom to tell when all of them are gone.
+    awaited: usize,
+    awaiting: Option<Sender<()>>,
     is_stopped: bool,
 }
 
@@ -71,7 +76,7 @@ impl Relay {
     pub(super) fn new(
         ring: Ring,
         inbox: Inbox,
-        room: u32,
+        share: Share,
         switchboard: Arc<Switchboard>,
         bell: Bell,
         taken: Arc<AtomicU32>,
@@ -84,9 +89,10 @@ impl Relay {
             taken,
             pairs: Vec::new(),
             free: Vec::new(),
-            room,
+            share,
             source: None,
-            broken: None,
+            awaited: 0,
+            awaiting: None,
             is_stopped: false,
         }
     }
@@ -100,7 +106,7 @@ impl Relay {
             self.ring.wait(None)?;
             self.take_in();
             self.carry_out_orders();
-            self.tell_if_broken();
+            self.tell_if_gone();
         }
         Ok(())
     }
@@ -110,6 +116,7 @@ impl Relay {
             match event {
                 Event::Received { id, bytes } => {
                     let (pair, side) = place_of(id);
+                    self.pairs[pair].is_answered |= side == SERVER;
                     let other = &mut self.pairs[pair].sides[1 - side];
                     if other.stage == Stage::Open {
                         other.pending.extend_from_slice(bytes);
@@ -182,6 +189,7 @@ impl Relay {
     fn free_if_gone(&mut self, pair: usize) {
         if self.pairs[pair].is_gone() {
             self.free.push(u32::try_from(pair).expect("below room"));
+            self.awaited -= usize::from(self.pairs[pair].is_awaited);
             self.give_up_place();
         }
     }
@@ -199,24 +207,34 @@ impl Relay {
                         self.give_up_place();
                     }
                 }
-                Order::Break(broken) => {
-                    for pair in 0..self.pairs.len() {
-                        self.close(pair, CLIENT);
-                        self.close(pair, SERVER);
-                    }
-                    self.broken = Some(broken);
+                Order::Break(broken, gone) => {
+                    self.break_off(broken);
+                    self.awaiting = Some(gone);
                 }
                 Order::Stop => self.is_stopped = true,
             }
         }
     }
 
-    fn tell_if_broken(&mut self) {
-        if self.free.len() == self.pairs.len()
-            && let Some(broken) = self.broken.take()
+    fn break_off(&mut self, broken: Broken) {
+        for number in 0..self.pairs.len() {
+            let pair = &mut self.pairs[number];
+            if pair.is_gone() || broken == Broken::Unanswered && pair.is_answered {
+                continue;
+            }
+            self.awaited += usize::from(!pair.is_awaited);
+            pair.is_awaited = true;
+            self.close(number, CLIENT);
+            self.close(number, SERVER);
+        }
+    }
+
+    fn tell_if_gone(&mut self) {
+        if self.awaited == 0
+            && let Some(gone) = self.awaiting.take()
         {
             // Whoever wanted to know may have lost patience.
-            let _ = broken.send(());
+            let _ = gone.send(());
         }
     }
 
@@ -231,7 +249,8 @@ impl Relay {
         }
         self.switchboard.routes.note(address, target.server);
         let pair = self.take_pair();
-        self.pairs[pair].generation = self.pairs[pair].generation.wrapping_add(1);
+        let generation = self.pairs[pair].generation.wrapping_add(1);
+        self.pairs[pair] = Pair { generation, ..Pair::default() };
         for (side, socket) in [(CLIENT, client), (SERVER, server)] {
             let id = self.id(pair, side);
             if self.ring.attach(id, socket).is_err() {
@@ -250,10 +269,10 @@ impl Relay {
     }
 
     fn dial(&mut self, target: Target) -> Option<OwnedFd> {
-        if self.source.as_ref().is_none_or(|(source_target, _)| *source_target != target) {
-            self.source = Some((target, Source::new(target.address, self.room)));
-        }
-        let (_, source) = self.source.as_mut().expect("it was just made");
+        let Share { number, of, room } = self.share;
+        let new = || Source::new(target.address, room * of).of_worker(number, of);
+        let source = self.source.get_or_insert_with(new);
+        source.lead_to(target.address);
         source.connect(None).ok()
     }
 
@@ -262,7 +281,7 @@ impl Relay {
         match self.free.pop() {
             Some(pair) => pair as usize,
             None => {
-                assert!(self.pairs.len() < self.room as usize, "more connections than room");
+                assert!(self.pairs.len() < self.share.room as usize, "more connections than room");
                 self.pairs.push(Pair::default());
                 self.pairs.len() - 1
             }

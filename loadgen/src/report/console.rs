@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::outages;
 use crate::checker::Invariant;
 use crate::duration;
 use crate::results::{PhaseResult, Results};
@@ -76,6 +77,7 @@ fn write_report(results: &Results, text: &mut String) -> std::fmt::Result {
     writeln!(text)?;
     write_phases(results, text)?;
     write_percentiles(results, text)?;
+    outages::write(results, text)?;
     write_shares(results, text)?;
     write_losses(results, text)?;
     write_invariants(results, text)?;
@@ -141,7 +143,7 @@ fn write_conditions(results: &Results, text: &mut String) -> std::fmt::Result {
 fn write_phases(results: &Results, text: &mut String) -> std::fmt::Result {
     let heads =
         ["count", "per second", "errors", "avg", "min", "p50", "p90", "p99", "p99.9", "max"];
-    write!(text, "{:<10}", "phase, ms")?;
+    write!(text, "{:<12}", "phase, ms")?;
     for head in heads {
         write!(text, "{head:>11}")?;
     }
@@ -151,7 +153,7 @@ fn write_phases(results: &Results, text: &mut String) -> std::fmt::Result {
             continue;
         };
         let PhaseResult { name, count, rate, errors, corrected, .. } = phase;
-        write!(text, "{name:<10}{count:>11}{rate:>11.1}{errors:>11}")?;
+        write!(text, "{name:<12}{count:>11}{rate:>11.1}{errors:>11}")?;
         if *count == 0 {
             writeln!(text)?;
             continue;

@@ -1,6 +1,7 @@
 //! What the scenarios do: each says which sessions are opened and released when.
 
 mod connect_storm;
+mod failover;
 mod handover;
 mod heartbeat;
 mod slow_reader;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use monolock_core::time::Instant;
 
 use crate::drive::{Drive, Happening};
+use crate::outages::OutageTally;
 use crate::phase::Phase;
 use crate::plan::{self, Arrival};
 use crate::scenario::Scenario;
@@ -37,6 +39,11 @@ pub trait Script {
     /// Whether a claim in the queue is waited for when the measured time is over.
     fn drains_queues(&self) -> bool {
         false
+    }
+
+    /// The run is over. Returns what this thread's clients had of each failure of a server.
+    fn finish(&mut self, _drive: &mut Drive) -> Vec<OutageTally> {
+        Vec::new()
     }
 }
 
@@ -94,5 +101,6 @@ pub fn script(load: &Load, share: Share) -> Box<dyn Script> {
         Scenario::Handover => Box::new(handover::Handover::new(load, share)),
         Scenario::ConnectStorm => Box::new(connect_storm::ConnectStorm::new(load, share)),
         Scenario::SlowReader => Box::new(slow_reader::SlowReader::new(load, share)),
+        Scenario::Failover | Scenario::Restart => Box::new(failover::Failover::new(load, share)),
     }
 }
