@@ -22,6 +22,37 @@ pub fn now() -> Now {
     Now { instant: monotonic(), unix: wall_clock().unwrap_or_default() }
 }
 
+/// For how long a reading of the wall clock is carried on by the monotonic one.
+const CARRIED_ON: Duration = Duration::from_millis(1);
+
+/// The clocks as an event loop reads them, in every turn.
+///
+/// The wall clock is for grants only, and reading a clock costs as much as a tenth of all that a
+/// heartbeat costs outside the kernel. The two clocks run at one speed, so that between two readings
+/// the one tells the other; only that somebody set the wall clock is seen up to a millisecond late.
+#[derive(Debug)]
+pub struct Clocks {
+    read: Now,
+}
+
+impl Clocks {
+    /// Reads both.
+    pub fn read() -> Clocks {
+        Clocks { read: now() }
+    }
+
+    /// The present.
+    pub fn now(&mut self) -> Now {
+        let instant = monotonic();
+        let passed = instant.since(self.read.instant);
+        if passed < CARRIED_ON {
+            return Now { instant, unix: self.read.unix.after(passed) };
+        }
+        self.read = now();
+        self.read
+    }
+}
+
 /// The monotonic clock alone.
 pub fn monotonic() -> Instant {
     instant(ClockId::Monotonic)

@@ -11,6 +11,8 @@
 //! | [`waiter_queue`] | the first-in-first-out queue of a lock |
 //! | [`lease_heap`] | whose deadline comes next |
 //! | [`lock_table`] | names to locks; an idle lock is forgotten |
+//! | [`shard_map`] | which event loop owns which lock |
+//! | [`places`] | how connections that move find room in another event loop |
 //! | [`engine`] | all of it together: inputs in, effects out |
 //! | [`effect`] | what the engine asks of its driver, and what it reports |
 //! | [`duration`] | durations as flags take them |
@@ -33,7 +35,9 @@ pub mod engine;
 pub mod fencing;
 pub mod lease_heap;
 pub mod lock_table;
+pub mod places;
 pub mod session;
+pub mod shard_map;
 pub mod snapshot;
 pub mod time;
 pub mod waiter_queue;

@@ -429,6 +429,9 @@ impl Drive {
                     self.course.open.fetch_sub(1, Ordering::Relaxed);
                     self.happenings.push_back(Happening::Closed(id.index));
                 }
+                Event::Detached { .. } | Event::DetachFailed { .. } => {
+                    unreachable!("nothing is detached")
+                }
                 Event::Silent { .. } | Event::Woken => {}
             }
         }

@@ -33,7 +33,7 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Server {
     /// Its event loops.
-    pub shards: Vec<ShardHandle>,
+    pub shards: std::sync::Arc<[ShardHandle]>,
     /// What deals connections to them, until the server shuts down.
     pub acceptor: Acceptor,
     /// Where their tokens come from.
@@ -80,7 +80,7 @@ async fn steer(server: Server) -> Result<(), Fatal> {
                 if let Some(acceptor) = acceptor.take() {
                     acceptor.stop();
                 }
-                for shard in &shards {
+                for shard in shards.iter() {
                     shard.tell(Command::ShutDown);
                 }
             }

@@ -95,7 +95,9 @@ impl Engine {
                 self.end_silently(index, ReleaseReason::Expired, now);
             }
             Phase::Finishing | Phase::FarewellSent | Phase::Draining => self.close(index),
-            Phase::Probing | Phase::Closed => unreachable!("neither has a deadline that passes"),
+            Phase::Probing | Phase::Leaving | Phase::Closed => {
+                unreachable!("none of them has a deadline that passes")
+            }
         }
     }
 

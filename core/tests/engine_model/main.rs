@@ -330,6 +330,9 @@ impl Trial {
                 Effect::Probe(id) => Asked::Probe(number(id)),
                 Effect::ShutdownWrite(id) => Asked::ShutdownWrite(number(id)),
                 Effect::Close(id) => Asked::Close(number(id)),
+                Effect::Move { .. } | Effect::GiveBackPlace { .. } => {
+                    unreachable!("there is one shard")
+                }
             })
             .collect()
     }
