@@ -120,7 +120,8 @@ fn command() -> Command {
         .about("The load generator for lock servers of protocol version 1")
         .after_help(
             "Exit codes: 0 fine, 1 an invariant was broken, 2 usage, 3 an expectation was missed, \
-             4 server unreachable or run cut short",
+             4 server unreachable, or no clean result (cut short, or limited by the load \
+             generator itself)",
         )
         .disable_help_subcommand(true)
         .subcommands(scenarios)

@@ -8,6 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -115,14 +116,18 @@ impl Conductor {
     ///
     /// # Errors
     /// If they can't be had, in one line.
-    pub fn start(piece: Piece, course: Arc<Course>) -> Result<Conductor, ConductorError> {
+    pub fn start(
+        piece: Piece,
+        course: Arc<Course>,
+        interrupted: Arc<AtomicBool>,
+    ) -> Result<Conductor, ConductorError> {
         let (orders, inbox) = mpsc::channel();
         let (started, has_started) = mpsc::sync_channel(1);
         let error = Arc::new(Mutex::new(None));
         let its_error = Arc::clone(&error);
         // Its children end with this thread, so it lives until they have.
         let body = move || {
-            let mut stage = match Stage::set(piece, inbox, course) {
+            let mut stage = match Stage::set(piece, inbox, course, interrupted) {
                 Ok(stage) => stage,
                 Err(error) => {
                     let _ = started.send(Err(error));
@@ -219,6 +224,7 @@ struct Stage {
     piece: Piece,
     inbox: Receiver<Order>,
     course: Arc<Course>,
+    interrupted: Arc<AtomicBool>,
     forwarder: Forwarder,
     clocks: Option<Clocks>,
     /// Who has the clients.
@@ -234,23 +240,35 @@ impl Stage {
         piece: Piece,
         inbox: Receiver<Order>,
         course: Arc<Course>,
+        interrupted: Arc<AtomicBool>,
     ) -> Result<Stage, ConductorError> {
         let clocks = if piece.plan.stages_clocks() {
-            Some(Clocks::of(&piece.plan, &piece.path, &piece.args)?)
+            Some(Clocks::of(&piece.plan, &piece.path, &piece.args, &interrupted)?)
         } else {
             None
         };
         let forwarder = Forwarder::start(piece.sessions)?;
-        let leading = start_server(&piece, clocks.as_ref(), 0, Launch::ANY_PORT)?;
+        let leading = start_server(&piece, clocks.as_ref(), 0, Launch::ANY_PORT, &interrupted)?;
         let standby = match piece.plan.successor {
             Successor::Standby { .. } => {
-                Some(start_server(&piece, clocks.as_ref(), 1, Launch::ANY_PORT)?)
+                Some(start_server(&piece, clocks.as_ref(), 1, Launch::ANY_PORT, &interrupted)?)
             }
             Successor::Restart => None,
         };
         forwarder.point_at(leading.target());
         let (failed, marks) = (None, Vec::new());
-        Ok(Stage { piece, inbox, course, forwarder, clocks, leading, standby, failed, marks })
+        Ok(Stage {
+            piece,
+            inbox,
+            course,
+            interrupted,
+            forwarder,
+            clocks,
+            leading,
+            standby,
+            failed,
+            marks,
+        })
     }
 
     /// Lets servers fail by the plan, and then looks after the last one until it is stopped.
@@ -364,7 +382,7 @@ impl Stage {
     }
 
     fn start_another(&self, number: u32, listen: SocketAddr) -> Result<Server, ConductorError> {
-        start_server(&self.piece, self.clocks.as_ref(), number, listen)
+        start_server(&self.piece, self.clocks.as_ref(), number, listen, &self.interrupted)
     }
 
     fn mark(&mut self, at: Instant, kind: MarkKind, label: String) {
@@ -441,10 +459,11 @@ fn start_server(
     clocks: Option<&Clocks>,
     number: u32,
     listen: SocketAddr,
+    interrupted: &AtomicBool,
 ) -> Result<Server, ConductorError> {
     let clock = clocks.map(|clocks| clocks.of_server(number));
     let launch = Launch { path: &piece.path, args: &piece.args, listen, clock };
-    Ok(Server { number, process: ServerProcess::start(&launch)? })
+    Ok(Server { number, process: ServerProcess::start(&launch, interrupted)? })
 }
 
 fn check_status(server: u32, way: Way, status: Option<ExitStatus>) -> Result<(), ConductorError> {

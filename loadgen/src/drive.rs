@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use monolock_core::claim::{Due, Loss, News, Standing};
+use monolock_core::claim::{Loss, News, Standing};
 use monolock_core::lease_heap::LeaseHeap;
 use monolock_core::time::Instant;
 use monolock_core::wire::{Acquire, HEARTBEAT, encode_acquire};
@@ -24,6 +24,7 @@ use crate::course::Course;
 use crate::forwarder::Routes;
 use crate::judges::Judges;
 use crate::lock_names::LockNames;
+use crate::pace::Pace;
 use crate::phase::Phase;
 use crate::recorder::{Recorder, Timing};
 use crate::session::{SessionTable, Stage};
@@ -115,6 +116,7 @@ pub struct Drive {
     pub grants: u64,
     ring: Ring,
     deadlines: LeaseHeap,
+    pace: Pace,
     source: Source,
     names: LockNames,
     routes: Option<Routes>,
@@ -144,6 +146,7 @@ impl Drive {
             grants: 0,
             ring,
             deadlines: LeaseHeap::with_capacity(config.sessions_max as usize),
+            pace: Pace::new(config.lease_ms),
             source: config.source,
             names: config.names,
             routes: config.routes,
@@ -366,21 +369,22 @@ impl Drive {
             self.release(index, intended, now);
             return;
         }
-        if now < session.claim.give_up_at() && self.ring.is_sending(id) {
+        if now >= session.claim.give_up_at() {
+            let before = session.claim.standing();
+            let loss = session.claim.end(Loss::Silence);
+            self.lose(index, before, loss, now);
+            return;
+        }
+        if self.ring.is_sending(id) {
             self.deadlines.change(&mut self.sessions, index, now.after(SEND_PATIENCE));
             return;
         }
-        let heartbeat_due = session.claim.heartbeat_at();
-        let before = session.claim.standing();
-        match session.claim.pass(now) {
-            Some(Due::Heartbeat) => {
-                session.heartbeat_due = heartbeat_due;
-                self.send_heartbeat(index);
-                self.schedule(index);
-            }
-            Some(Due::Lost(loss)) => self.lose(index, before, loss, now),
-            None => self.schedule(index),
+        let heartbeat_due = self.pace.tick_before(session.claim.heartbeat_at());
+        if heartbeat_due <= now && session.claim.send_early(now) {
+            session.heartbeat_due = heartbeat_due;
+            self.send_heartbeat(index);
         }
+        self.schedule(index);
     }
 
     fn send_heartbeat(&mut self, index: u32) {
@@ -571,8 +575,8 @@ impl Drive {
     }
 
     fn schedule(&mut self, index: u32) {
-        let deadline = self.sessions.at(index).deadline();
-        if self.sessions.at(index).is_scheduled() {
+        let deadline = self.sessions.at(index).deadline(self.pace);
+        if self.sessions.is_scheduled(index) {
             self.deadlines.change(&mut self.sessions, index, deadline);
         } else {
             self.deadlines.insert(&mut self.sessions, index, deadline);

@@ -262,6 +262,8 @@ pub struct ServerShare {
     pub operations: u64,
     /// Microseconds of processor time an operation.
     pub cpu_us_per_operation: Option<f64>,
+    /// How often the server's threads slept and were woken, an operation.
+    pub wakeups_per_operation: Option<f64>,
     /// Resident bytes before the first session.
     pub resident_bytes_before: u64,
     /// Resident bytes with all sessions.
@@ -279,6 +281,10 @@ pub struct OwnShare {
     pub cpu_seconds: f64,
     /// Microseconds of it an operation.
     pub cpu_us_per_operation: Option<f64>,
+    /// `cpu_seconds` over the server's, if that was started for the run.
+    pub cpu_ratio_to_server: Option<f64>,
+    /// How often the load generator's threads slept and were woken, an operation.
+    pub wakeups_per_operation: Option<f64>,
     /// How much of the measured time the busiest thread was running.
     pub busiest_thread_ratio: f64,
     /// How much later than intended things were begun, at the 99th percentile.

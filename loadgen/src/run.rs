@@ -32,7 +32,7 @@ const SLOTS_SPARE: u32 = 100;
 const SETUP_MAX: Duration = Duration::from_secs(120);
 
 /// How often the run looks how far it is.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// From deciding when to measure to measuring, so that all threads know in time.
 const NOTICE: Duration = Duration::from_millis(20);
@@ -81,12 +81,12 @@ pub struct Usages {
 ///
 /// # Errors
 /// If there is no server, or this machine can't carry the load.
-pub fn run(settings: &Settings, interrupted: &AtomicBool) -> Result<Report, Failure> {
+pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report, Failure> {
     let load = &settings.load;
     let descriptors_max = monolock_ring::raise_descriptor_limit();
     let threads = threads(load, descriptors_max)?;
     let course = Arc::new(Course::new());
-    let mut subject = Subject::start(settings, &course)?;
+    let mut subject = Subject::start(settings, &course, interrupted)?;
     let server_address = subject.address();
     let names = LockNames::new();
     preflight(server_address, &format!("{}/preflight", names.name(0)), load.lease_ms)

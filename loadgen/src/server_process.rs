@@ -3,20 +3,24 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStderr, ExitStatus, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
 
-use crate::child;
 use crate::staged_clock::StagedClock;
+use crate::sys;
 
 /// How long it may take to listen.
 const START_MAX: Duration = Duration::from_secs(20);
+/// How often it is looked whether the user has lost patience before.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long it may take to end, with a million sessions.
 const STOP_MAX: Duration = Duration::from_secs(30);
 /// How often it is looked whether it has ended.
@@ -25,17 +29,14 @@ const END_LOOK: Duration = Duration::from_millis(1);
 /// Why there is no server.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// No process can be had for it, or its end can't be waited for.
-    #[error("no process for {path}: {source}")]
-    Process {
+    /// The program can't be started.
+    #[error("cannot start {path}: {source}")]
+    Spawn {
         /// The program.
         path: String,
         /// The reason.
         source: io::Error,
     },
-    /// The program can't be started, for this reason.
-    #[error("{0}")]
-    Program(String),
     /// It has ended.
     #[error("{path} ended before it listened ({status}); its last words: {last_line}")]
     Ended {
@@ -49,6 +50,12 @@ pub enum StartError {
     /// It doesn't say that it listens.
     #[error("{path} has not said where it listens within {START_MAX:?}")]
     Silent {
+        /// The program.
+        path: String,
+    },
+    /// The run was interrupted first.
+    #[error("interrupted before {path} listened")]
+    Interrupted {
         /// The program.
         path: String,
     },
@@ -81,7 +88,8 @@ pub fn says_where(args: &[OsString]) -> bool {
     })
 }
 
-/// A running server. It is stopped when this is dropped, and killed when this process ends.
+/// A running server. It is stopped when this is dropped, and killed by the kernel if this process
+/// ends in another way.
 #[derive(Debug)]
 pub struct ServerProcess {
     child: Child,
@@ -89,14 +97,18 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts the program and waits until it listens.
+    /// Starts the program and waits until it listens. To be called on a thread that lives as long
+    /// as the process: the server ends with it.
     ///
     /// # Errors
     /// One line that says what happened instead.
-    pub fn start(launch: &Launch<'_>) -> Result<ServerProcess, StartError> {
+    pub fn start(
+        launch: &Launch<'_>,
+        interrupted: &AtomicBool,
+    ) -> Result<ServerProcess, StartError> {
         let Launch { path, args, listen, clock } = *launch;
         let shown = path.display().to_string();
-        let mut command = child::command(path);
+        let mut command = Command::new(path);
         if !says_where(args) {
             command.args(["--listen", &listen.to_string()]);
         }
@@ -104,50 +116,45 @@ impl ServerProcess {
         if let Some(clock) = clock {
             clock.put_before(&mut command);
         }
+        // An INT from the terminal is for the load generator, which reports and then stops it.
+        command.process_group(0);
+        sys::kill_with_parent(&mut command);
         let spawned = command.spawn();
         let mut child =
-            spawned.map_err(|source| StartError::Process { path: shown.clone(), source })?;
+            spawned.map_err(|source| StartError::Spawn { path: shown.clone(), source })?;
         let stderr = child.stderr.take();
         // From here on the child is stopped whatever happens.
         let mut server = ServerProcess { child, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
-        server.address = server.wait_until_it_listens(stderr, &shown)?;
+        server.address = server.wait_until_it_listens(&read_lines(stderr), &shown, interrupted)?;
         Ok(server)
     }
 
     fn wait_until_it_listens(
         &mut self,
-        stderr: Option<ChildStderr>,
+        lines: &Receiver<String>,
         path: &str,
+        interrupted: &AtomicBool,
     ) -> Result<SocketAddr, StartError> {
-        let (tell, told) = mpsc::channel();
-        // The pipe is read to its end, so that the server never waits for its reader.
-        thread::spawn(move || {
-            for line in BufReader::new(stderr.into_iter().next()?).split(b'\n') {
-                // Whoever listens may have heard enough.
-                let _ = tell.send(String::from_utf8_lossy(&line.ok()?).into_owned());
-            }
-            Some(())
-        });
+        let path = || path.to_owned();
         let deadline = Instant::now() + START_MAX;
         let mut last_line = String::new();
         loop {
-            match told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            if interrupted.load(Ordering::Relaxed) {
+                return Err(StartError::Interrupted { path: path() });
+            }
+            if Instant::now() >= deadline {
+                return Err(StartError::Silent { path: path() });
+            }
+            match lines.recv_timeout(LOOK) {
                 Ok(line) => match listening_address(&line) {
                     Some(address) => return Ok(address),
                     None => last_line = line.escape_debug().to_string(),
                 },
-                Err(RecvTimeoutError::Timeout) => {
-                    return Err(StartError::Silent { path: path.to_owned() });
-                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    let path = path.to_owned();
-                    let not_started = Some(i32::from(child::NOT_STARTED));
                     return Err(match self.child.wait() {
-                        Ok(status) if status.code() == not_started => {
-                            StartError::Program(last_line)
-                        }
-                        Ok(status) => StartError::Ended { path, status, last_line },
-                        Err(source) => StartError::Process { path, source },
+                        Ok(status) => StartError::Ended { path: path(), status, last_line },
+                        Err(source) => StartError::Spawn { path: path(), source },
                     });
                 }
             }
@@ -201,6 +208,19 @@ impl Drop for ServerProcess {
         self.signal(Signal::TERM);
         self.wait_for_end();
     }
+}
+
+/// The lines of a pipe. It is read to its end, so that the server never waits for its reader.
+fn read_lines(stderr: Option<ChildStderr>) -> Receiver<String> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stderr.into_iter().next()?).split(b'\n') {
+            // Whoever listens may have heard enough.
+            let _ = tell.send(String::from_utf8_lossy(&line.ok()?).into_owned());
+        }
+        Some(())
+    });
+    told
 }
 
 /// Takes the address out of a line such as `listening on 0.0.0.0:7070, ...`; an address that means

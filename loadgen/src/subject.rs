@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use monolock_core::time::Instant;
@@ -32,12 +33,17 @@ impl Subject {
     ///
     /// # Errors
     /// If that can't be had.
-    pub fn start(settings: &Settings, course: &Arc<Course>) -> Result<Subject, Failure> {
+    pub fn start(
+        settings: &Settings,
+        course: &Arc<Course>,
+        interrupted: &Arc<AtomicBool>,
+    ) -> Result<Subject, Failure> {
         match (&settings.target, &settings.kill_plan) {
             (Target::Running(address), _) => Ok(Subject::Running(*address)),
             (Target::Own { path, args }, None) => {
                 let launch = Launch { path, args, listen: Launch::ANY_PORT, clock: None };
-                ServerProcess::start(&launch).map(Subject::Own).map_err(Failure::cut_short)
+                let server = ServerProcess::start(&launch, interrupted);
+                server.map(Subject::Own).map_err(Failure::cut_short)
             }
             (Target::Own { path, args }, Some(plan)) => {
                 let piece = Piece {
@@ -47,7 +53,8 @@ impl Subject {
                     seed: settings.load.seed,
                     sessions: settings.load.sessions,
                 };
-                let conductor = Conductor::start(piece, Arc::clone(course));
+                let conductor =
+                    Conductor::start(piece, Arc::clone(course), Arc::clone(interrupted));
                 conductor.map(Subject::Failing).map_err(Failure::cut_short)
             }
         }

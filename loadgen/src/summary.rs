@@ -17,6 +17,7 @@ use crate::expectation::Expectation;
 use crate::kill_plan::{KillPlan, Successor};
 use crate::mark::Mark;
 use crate::phase::Phase;
+use crate::procfs::Usage;
 use crate::recorder::{GRANTS_STEP_MS, PhaseRecord, Second, histogram};
 use crate::results::{
     Environment, ExpectationResult, FORMAT_VERSION, Grants, InvariantResult, Kills, Latencies,
@@ -39,8 +40,8 @@ const SLIP_P99_MS_MAX: f64 = 20.0;
 /// # Errors
 /// Never, for histograms that were recorded here.
 pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
-    let mut own = own_share(settings, &report);
     let server = server_share(settings, &report);
+    let mut own = own_share(settings, &report, server.as_ref());
     let environment = environment(&report);
     let parameters = parameters(settings, &report);
     let grants = grants(&report);
@@ -258,8 +259,14 @@ fn operations(settings: &Settings, report: &Report) -> (&'static str, u64) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
-fn us_per_operation(cpu_seconds: f64, operations: u64) -> Option<f64> {
-    (operations > 0).then(|| cpu_seconds * 1e6 / operations as f64)
+fn per_operation(amount: f64, operations: u64) -> Option<f64> {
+    (operations > 0).then(|| amount / operations as f64)
+}
+
+/// Threads that have ended meanwhile are not among those of `until`.
+#[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
+fn wakeups(from: Usage, until: Usage) -> f64 {
+    until.wakeups.saturating_sub(from.wakeups) as f64
 }
 
 fn server_share(settings: &Settings, report: &Report) -> Option<ServerShare> {
@@ -274,7 +281,8 @@ fn server_share(settings: &Settings, report: &Report) -> Option<ServerShare> {
         cpu_seconds,
         operation: operation.to_owned(),
         operations,
-        cpu_us_per_operation: us_per_operation(cpu_seconds, operations),
+        cpu_us_per_operation: per_operation(cpu_seconds * 1e6, operations),
+        wakeups_per_operation: per_operation(wakeups(from, until), operations),
         resident_bytes_before: idle.resident_bytes,
         resident_bytes: until.resident_bytes,
         resident_bytes_per_session: settings.load.scenario.has_setup().then_some(per_session),
@@ -282,13 +290,17 @@ fn server_share(settings: &Settings, report: &Report) -> Option<ServerShare> {
     })
 }
 
-fn own_share(settings: &Settings, report: &Report) -> OwnShare {
+fn own_share(settings: &Settings, report: &Report, server: Option<&ServerShare>) -> OwnShare {
     let (from, until) = report.usages.own;
+    let (_, operations) = operations(settings, report);
     let cpu_seconds = until.cpu_seconds - from.cpu_seconds;
+    let of_server = server.map(|server| server.cpu_seconds).filter(|&seconds| seconds > 0.0);
     let busiest = report.outcomes.iter().map(|outcome| outcome.busy_ratio).fold(0.0, f64::max);
     OwnShare {
         cpu_seconds,
-        cpu_us_per_operation: us_per_operation(cpu_seconds, operations(settings, report).1),
+        cpu_us_per_operation: per_operation(cpu_seconds * 1e6, operations),
+        cpu_ratio_to_server: of_server.map(|of_server| cpu_seconds / of_server),
+        wakeups_per_operation: per_operation(wakeups(from, until), operations),
         busiest_thread_ratio: busiest,
         slip_p99_ms: 0.0,
     }

@@ -100,7 +100,7 @@ fn a_missed_expectation_has_its_own_exit_code() {
         server.address()
     );
     let run = run(words.split_whitespace());
-    assert_eq!(run.exit_code, Some(3), "{run:?}");
+    run.expect_exit(3);
     assert!(run.stdout.contains("expected heartbeat.p50<1ns: MISSED, found"), "{run:?}");
     assert!(run.stdout.contains("expected heartbeat.errors<1: met"), "{run:?}");
     let unrecorded = "expected cutoff.p50<1s: MISSED, nothing was recorded";

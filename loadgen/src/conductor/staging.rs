@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::num::NonZeroU32;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use monolock_core::time::Instant;
@@ -56,9 +57,10 @@ impl Clocks {
         plan: &KillPlan,
         path: &Path,
         args: &[OsString],
+        interrupted: &AtomicBool,
     ) -> Result<Clocks, StagingError> {
         let first = StagedClock::new()?;
-        try_out(&first, path, args)?;
+        try_out(&first, path, args, interrupted)?;
         let second = first.another()?;
         let offset = match plan.successor {
             Successor::Standby { clock, .. } => clock,
@@ -97,11 +99,16 @@ impl Clocks {
 }
 
 /// Asks a server with a clock that is far behind for a token. The clock is right again afterwards.
-fn try_out(clock: &StagedClock, path: &Path, args: &[OsString]) -> Result<(), StagingError> {
+fn try_out(
+    clock: &StagedClock,
+    path: &Path,
+    args: &[OsString],
+    interrupted: &AtomicBool,
+) -> Result<(), StagingError> {
     const LEASE_MS: NonZeroU32 = NonZeroU32::new(10_000).expect("not zero");
     clock.set(ClockOffset::behind(TRIAL_BEHIND))?;
     let launch = Launch { path, args, listen: Launch::ANY_PORT, clock: Some(clock) };
-    let server = ServerProcess::start(&launch)?;
+    let server = ServerProcess::start(&launch, interrupted)?;
     let token = preflight(server.address(), "loadgen/clock", LEASE_MS)?;
     let seen = offset_of(token.ok_or(StagingError::NoToken)?);
     let expected = ClockOffset::behind(TRIAL_BEHIND);

@@ -139,6 +139,9 @@ impl Relay {
                     self.pairs[pair].sides[side] = Side::default();
                     self.free_if_gone(pair);
                 }
+                Event::Detached { .. } | Event::DetachFailed { .. } => {
+                    unreachable!("nothing is detached here")
+                }
                 Event::SendBlocked { .. } | Event::Silent { .. } | Event::Woken => {}
             }
         }
