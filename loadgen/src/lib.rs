@@ -9,6 +9,7 @@
 //! | [`script`] | what the scenarios do |
 //! | [`drive`], [`session`], [`source`], [`lock_names`] | sessions on a ring |
 //! | [`checker`], [`guard`] | the judge, and a resource that checks tokens |
+//! | [`resource`] | what locks guard: rows in memory, SQLite or PostgreSQL |
 //! | [`phase`], [`mark`], [`recorder`] | what is timed, and what explains it |
 //! | [`results`], [`summary`], [`report`] | what comes out |
 //! | [`comparison`] | several results side by side |
@@ -34,6 +35,7 @@ pub mod procfs;
 pub mod random;
 pub mod recorder;
 pub mod report;
+pub mod resource;
 pub mod results;
 pub mod run;
 pub mod scenario;

@@ -1,7 +1,8 @@
 //! The real binary as a child process, and a lock server that can be told to break its promises.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub(crate) mod fake_server;
+pub(crate) mod private_cluster;
 
 use std::ffi::OsStr;
 use std::path::Path;
