@@ -5,17 +5,19 @@
 //! |---|---|
 //! | [`command_line`], [`settings`], [`scenario`], [`expectation`] | what a run is told |
 //! | [`plan`], [`random`] | what is to happen when, drawn from the seed |
-//! | [`run`], [`worker`], [`course`] | a run and its threads |
+//! | [`run`], [`worker`], [`course`], [`busy_time`] | a run and its threads |
 //! | [`script`] | what the scenarios do |
 //! | [`drive`], [`session`], [`source`], [`lock_names`] | sessions on a ring |
 //! | [`checker`], [`guard`] | the judge, and a resource that checks tokens |
-//! | [`resource`] | what locks guard: rows in memory, SQLite or PostgreSQL |
+//! | [`pause_plan`], [`silence`], [`resource`] | holders that fall silent, and what they write to |
+//! | [`holder_process`] | sessions that are processes, and can be stopped |
 //! | [`phase`], [`mark`], [`recorder`] | what is timed, and what explains it |
 //! | [`results`], [`summary`], [`report`] | what comes out |
 //! | [`comparison`] | several results side by side |
 //! | [`preflight`], [`server_process`], [`procfs`] | the server, asked and looked at |
 //! | [`clock`], [`duration`], [`failure`] | time, and ends |
 
+pub mod busy_time;
 pub mod checker;
 pub mod clock;
 pub mod command_line;
@@ -26,8 +28,10 @@ pub mod duration;
 pub mod expectation;
 pub mod failure;
 pub mod guard;
+pub mod holder_process;
 pub mod lock_names;
 pub mod mark;
+pub mod pause_plan;
 pub mod phase;
 pub mod plan;
 pub mod preflight;
@@ -43,6 +47,7 @@ pub mod script;
 pub mod server_process;
 pub mod session;
 pub mod settings;
+pub mod silence;
 pub mod source;
 pub mod summary;
 pub mod worker;
@@ -68,6 +73,7 @@ pub fn main() -> ExitCode {
         Ok(Request::Print(text)) => print(&text).map(|()| Verdict::Fine),
         Ok(Request::Run(settings)) => load(&settings),
         Ok(Request::Compare(comparison)) => compare(&comparison),
+        Ok(Request::HoldLock) => holder_process::run(),
         Err(failure) => Err(failure),
     };
     verdict

@@ -18,19 +18,22 @@ pub enum MarkKind {
     Start,
     /// A lock was granted though its holder had not given it back.
     Takeover,
+    /// A past holder's write was refused.
+    Refusal,
     /// A past holder's write destroyed its successor's.
     Corruption,
 }
 
 impl MarkKind {
     /// In the order of the plots' rows.
-    pub const ALL: [MarkKind; 7] = [
+    pub const ALL: [MarkKind; 8] = [
         MarkKind::Pause,
         MarkKind::Resume,
         MarkKind::Kill,
         MarkKind::Shutdown,
         MarkKind::Start,
         MarkKind::Takeover,
+        MarkKind::Refusal,
         MarkKind::Corruption,
     ];
 
@@ -43,6 +46,7 @@ impl MarkKind {
             MarkKind::Shutdown => "shutdown",
             MarkKind::Start => "start",
             MarkKind::Takeover => "takeover",
+            MarkKind::Refusal => "refusal",
             MarkKind::Corruption => "corruption",
         }
     }

@@ -3,6 +3,7 @@
 
 pub(crate) mod fake_server;
 pub(crate) mod private_cluster;
+pub(crate) mod real_server;
 
 use std::ffi::OsStr;
 use std::path::Path;
