@@ -283,6 +283,11 @@ impl Checker {
         }
     }
 
+    /// A resource that checks tokens took a write of a past holder after its successor's.
+    pub fn stale_write_accepted(&mut self, now: Instant, text: String) {
+        self.find(Invariant::StaleWriteAccepted, now, text);
+    }
+
     /// To be called every turn: locks that are vacant for too long raise a suspicion.
     pub fn turn(&mut self, now: Instant) {
         while let Some(&(since, lock)) = self.vacancies.front() {

@@ -2,7 +2,7 @@
 //! what the server says, and reports what has happened. What is to be opened and released when is
 //! the scenario's business.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -56,6 +56,8 @@ pub enum Happening {
     Flooded(u32),
     /// A deaf session's flood is stuck.
     Stuck(u32),
+    /// A session that has been silent still has its claim.
+    Survived(u32),
 }
 
 /// What a drive was made for.
@@ -82,6 +84,15 @@ pub struct DriveConfig {
 struct Release {
     intended: Instant,
     begun: Instant,
+}
+
+/// A session that is silent, or was and hasn't heard from the server since.
+#[derive(Debug, Default)]
+struct Sleeper {
+    /// What came meanwhile, from receives that were under way.
+    bytes: Vec<u8>,
+    end: Option<Loss>,
+    woken_at: Option<Instant>,
 }
 
 /// What a receive has made of a claim, kept until the bytes are given back.
@@ -125,6 +136,8 @@ pub struct Drive {
     lease_ms: NonZeroU32,
     releases: Vec<Option<Release>>,
     heard: Vec<Heard>,
+    /// By their places.
+    sleepers: HashMap<u32, Sleeper>,
     frame: Vec<u8>,
     /// Sessions opened since the last wait.
     opened: u32,
@@ -154,6 +167,7 @@ impl Drive {
             lease_ms: config.lease_ms,
             releases: vec![None; locks],
             heard: Vec::new(),
+            sleepers: HashMap::new(),
             frame: Vec::new(),
             opened: 0,
         }
@@ -302,6 +316,36 @@ impl Drive {
         self.recorder.record_if(self.course.is_measured(now), Phase::Cutoff, timing);
     }
 
+    /// From here on a session is one of a process that doesn't run: it reads nothing, sends nothing
+    /// and doesn't look at the clock.
+    pub fn fall_silent(&mut self, index: u32) {
+        let session = self.sessions.at(index);
+        session.stage = Stage::Silent;
+        // If a heartbeat is in flight, its time would be the sleeper's and not the server's.
+        session.heartbeat_due = Instant::NEVER;
+        self.sleepers.insert(index, Sleeper::default());
+        self.ring.read(self.sessions.connection(index), Reading::Off);
+        self.schedule(index);
+    }
+
+    /// A silent session's process runs again. It reads what has come, and then looks at the clock:
+    /// `Survived`, or `Lost` and `Closed`, follow.
+    pub fn wake(&mut self, index: u32, now: Instant) {
+        self.sessions.at(index).stage = Stage::Waking;
+        let id = self.sessions.connection(index);
+        let sleeper = self.sleepers.entry(index).or_default();
+        sleeper.woken_at = Some(now);
+        let (bytes, end) = (std::mem::take(&mut sleeper.bytes), sleeper.end);
+        self.receive(index, &bytes, now);
+        if let Some(loss) = end {
+            self.cut(index, loss, now);
+        }
+        if self.sessions.at(index).stage == Stage::Waking {
+            self.ring.read(id, Reading::Stream);
+            self.deadlines.change(&mut self.sessions, index, now.after(SEND_PATIENCE));
+        }
+    }
+
     /// Counts a session of the setup that stands now, or has failed to.
     pub fn count_settled(&mut self, happening: Happening) {
         let is_first = match happening {
@@ -309,7 +353,10 @@ impl Drive {
                 self.sessions.at(index).settle()
             }
             Happening::Failed(_) => true,
-            Happening::Closed(_) | Happening::Flooded(_) | Happening::Stuck(_) => false,
+            Happening::Closed(_)
+            | Happening::Flooded(_)
+            | Happening::Stuck(_)
+            | Happening::Survived(_) => false,
         };
         if is_first {
             self.course.settled.fetch_add(1, Ordering::Relaxed);
@@ -397,22 +444,16 @@ impl Drive {
     fn take_in(&mut self, now: Instant) {
         while let Some(event) = self.ring.next_event() {
             match event {
-                Event::Received { id, mut bytes } => {
-                    let index = id.index;
-                    let session = self.sessions.at(index);
-                    if session.stage != Stage::Open {
-                        continue;
+                Event::Received { id, bytes } => match self.sessions.at(id.index).stage {
+                    Stage::Open | Stage::Waking => {
+                        listen(&mut self.sessions, &mut self.heard, id.index, bytes, now);
+                        self.take_heard(now);
                     }
-                    loop {
-                        let before = session.claim.standing();
-                        let Some(news) = session.claim.receive(&mut bytes, now) else {
-                            break;
-                        };
-                        let confirmed_at = session.claim.confirmed_at();
-                        self.heard.push(Heard { index, before, news, confirmed_at });
+                    Stage::Silent => {
+                        self.sleepers.entry(id.index).or_default().bytes.extend_from_slice(bytes);
                     }
-                    self.take_heard(now);
-                }
+                    Stage::Deaf | Stage::Closing | Stage::Free => {}
+                },
                 Event::EndOfStream { id } => self.cut(id.index, Loss::EndOfStream, now),
                 Event::ReceiveFailed { id, .. } => self.cut(id.index, Loss::Disconnected, now),
                 Event::SendFailed { id, error } => {
@@ -456,9 +497,18 @@ impl Drive {
         if !session.is_alive() {
             return;
         }
+        if session.stage == Stage::Silent {
+            self.sleepers.entry(index).or_default().end.get_or_insert(loss);
+            return;
+        }
         let before = session.claim.standing();
         session.claim.end(loss);
         self.lose(index, before, loss, now);
+    }
+
+    fn receive(&mut self, index: u32, bytes: &[u8], now: Instant) {
+        listen(&mut self.sessions, &mut self.heard, index, bytes, now);
+        self.take_heard(now);
     }
 
     fn take_heard(&mut self, now: Instant) {
@@ -532,6 +582,15 @@ impl Drive {
             }
             self.course.recorded.fetch_add(1, Ordering::Relaxed);
         }
+        // An answer to what was sent before its sleep doesn't say where it stands now.
+        if session.stage == Stage::Waking
+            && let Some(sleeper) = self.sleepers.get(&heard.index)
+            && sleeper.woken_at.is_some_and(|woken_at| heard.confirmed_at >= woken_at)
+        {
+            session.stage = Stage::Open;
+            self.sleepers.remove(&heard.index);
+            self.happenings.push_back(Happening::Survived(heard.index));
+        }
         self.judges.confirmed(who, heard.confirmed_at, now);
         self.schedule(heard.index);
     }
@@ -542,18 +601,21 @@ impl Drive {
         let session = self.sessions.at(index);
         let (lock, intended) = (session.lock, session.intended);
         let believed_until = now.min(session.claim.give_up_at());
-        let is_deaf = session.stage == Stage::Deaf;
+        let stage = session.stage;
         let end = ServerEnd {
             loss,
             confirmed_at: session.claim.confirmed_at(),
             lease_ends_no_earlier_than: session.claim.lease_ends_no_earlier_than(),
         };
-        if !is_deaf {
+        if stage != Stage::Deaf {
             match loss {
                 // We end it, and the server may not have noticed anything.
                 Loss::Silence => self.judges.released(lock, who, believed_until, now),
                 _ => self.judges.ended(lock, who, end, believed_until, now),
             }
+        }
+        // Whoever was silent has its own silence to blame.
+        if !matches!(stage, Stage::Deaf | Stage::Waking) {
             let (phase, failed_at) = match before {
                 Standing::Asking => (Phase::Acquire, intended),
                 Standing::Queued => (Phase::Wait, now),
@@ -564,6 +626,7 @@ impl Drive {
             *self.losses.entry(text).or_default() += 1;
             self.course.lost.fetch_add(1, Ordering::Relaxed);
         }
+        self.sleepers.remove(&index);
         self.happenings.push_back(Happening::Lost(index));
         self.close(index);
     }
@@ -584,7 +647,26 @@ impl Drive {
     }
 }
 
-fn describe_loss(before: Standing, loss: Loss, reason: &[u8]) -> String {
+/// Makes of some bytes what they mean for a claim.
+fn listen(
+    sessions: &mut SessionTable,
+    heard: &mut Vec<Heard>,
+    index: u32,
+    mut bytes: &[u8],
+    now: Instant,
+) {
+    let claim = &mut sessions.at(index).claim;
+    loop {
+        let before = claim.standing();
+        let Some(news) = claim.receive(&mut bytes, now) else {
+            return;
+        };
+        let confirmed_at = claim.confirmed_at();
+        heard.push(Heard { index, before, news, confirmed_at });
+    }
+}
+
+pub(crate) fn describe_loss(before: Standing, loss: Loss, reason: &[u8]) -> String {
     let when = match before {
         Standing::Asking => "before the first answer",
         Standing::Queued => "in the queue",

@@ -131,6 +131,11 @@ impl Judges {
         }
     }
 
+    /// As [`Checker::stale_write_accepted`].
+    pub fn stale_write_accepted(&mut self, now: Instant, text: String) {
+        self.findings[Invariant::StaleWriteAccepted as usize].add(now, text);
+    }
+
     /// As [`Checker::turn`].
     pub fn turn(&mut self, now: Instant) {
         for bench in &mut self.benches {

@@ -20,13 +20,15 @@ pub enum MarkKind {
     Takeover,
     /// Servers' clocks were set.
     ClockStep,
+    /// A past holder's write was refused.
+    Refusal,
     /// A past holder's write destroyed its successor's.
     Corruption,
 }
 
 impl MarkKind {
     /// In the order of the plots' rows.
-    pub const ALL: [MarkKind; 8] = [
+    pub const ALL: [MarkKind; 9] = [
         MarkKind::Pause,
         MarkKind::Resume,
         MarkKind::Kill,
@@ -34,6 +36,7 @@ impl MarkKind {
         MarkKind::Start,
         MarkKind::Takeover,
         MarkKind::ClockStep,
+        MarkKind::Refusal,
         MarkKind::Corruption,
     ];
 
@@ -47,6 +50,7 @@ impl MarkKind {
             MarkKind::Start => "start",
             MarkKind::Takeover => "takeover",
             MarkKind::ClockStep => "clock step",
+            MarkKind::Refusal => "refusal",
             MarkKind::Corruption => "corruption",
         }
     }

@@ -13,6 +13,8 @@ use monolock_core::time::Instant;
 use crate::course::Course;
 use crate::mark::{Mark, MarkKind};
 use crate::phase::Phase;
+use crate::resource::{Author, Written};
+use crate::results::Fencing;
 
 /// Values are nanoseconds; less than a microsecond isn't told apart.
 const LOWEST_NANOS: u64 = 1_000;
@@ -118,6 +120,8 @@ pub struct Recorder {
     pub marks: Vec<Mark>,
     /// Marks for which there was no room.
     pub marks_left_out: u64,
+    /// Silent holders, and what became of writes to the guarded resource.
+    pub fencing: Fencing,
     /// What happens before measuring counts too: the scenario has a setup, and this is it.
     counts_setup: bool,
     second: Option<u64>,
@@ -133,6 +137,7 @@ impl Recorder {
             grants: Vec::new(),
             marks: Vec::new(),
             marks_left_out: 0,
+            fencing: Fencing::default(),
             counts_setup,
             second: None,
         }
@@ -195,6 +200,39 @@ impl Recorder {
             self.marks.push(Mark { at, kind, label: label.to_string() });
         } else {
             self.marks_left_out += 1;
+        }
+    }
+
+    /// Notes what became of a write of `whose`, such as `lock 3, session 1`. Returns the words for
+    /// a stale one that was taken.
+    pub fn write(
+        &mut self,
+        whose: &str,
+        author: Author,
+        written: Written,
+        at: Instant,
+        course: &Course,
+    ) -> Option<String> {
+        let own = author.token;
+        self.fencing.writes += 1;
+        match written {
+            Written::Taken => None,
+            Written::Refused => {
+                self.fencing.stale_refused += 1;
+                let label = format!("{whose}, its write with token {own}");
+                self.mark(at, MarkKind::Refusal, label, course);
+                None
+            }
+            Written::TakenOver(newer) => {
+                self.fencing.stale_accepted += 1;
+                let newer = newer.token;
+                let words = format!("{whose}, its write with token {own} over one with {newer}");
+                self.mark(at, MarkKind::Corruption, &words, course);
+                if self.fencing.first_accepted.is_empty() {
+                    self.fencing.first_accepted.clone_from(&words);
+                }
+                Some(words)
+            }
         }
     }
 

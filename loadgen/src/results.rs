@@ -2,9 +2,11 @@
 //! these alone, so that they can be made of a file as well.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +14,8 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::duration;
 
 /// The version of the file's format. It changes when a reader of the old one would be misled. What
 /// is only added has a default, so that older files are read on.
@@ -30,6 +34,9 @@ pub struct Results {
     pub parameters: Parameters,
     /// The timed parts of the claims' lives.
     pub phases: Vec<PhaseResult>,
+    /// What became of the writes of those that had lost their lock, if there were any.
+    #[serde(default)]
+    pub fencing: Option<Fencing>,
     /// Grants in the course of time.
     #[serde(default)]
     pub grants: Grants,
@@ -111,6 +118,43 @@ pub struct Parameters {
     /// What was done to servers.
     #[serde(default)]
     pub kills: Option<Kills>,
+    /// How holders fell silent, in the scenario that is about that.
+    #[serde(default)]
+    pub pauses: Option<PauseParameters>,
+}
+
+/// What a run was told about silent holders, and what they write to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PauseParameters {
+    /// The shortest silence.
+    pub shortest_ms: f64,
+    /// The longest.
+    pub longest_ms: f64,
+    /// Sessions were processes, and stopped by a signal.
+    pub are_real: bool,
+    /// From one write of a holder to the next.
+    pub write_every_ms: f64,
+    /// `memory`, `SQLite` or `PostgreSQL`.
+    pub resource: String,
+    /// It checked tokens.
+    pub is_fenced: bool,
+}
+
+/// In the words of the report.
+impl fmt::Display for PauseParameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |ms: f64| duration::show(Duration::from_secs_f64(ms / 1e3));
+        let how = if self.are_real { "by SIGSTOP, a process each" } else { "simulated" };
+        let fenced = if self.is_fenced { "" } else { ", WITHOUT FENCING" };
+        write!(
+            f,
+            "{} to {}, {how}; writes every {} to {}{fenced}",
+            show(self.shortest_ms),
+            show(self.longest_ms),
+            show(self.write_every_ms),
+            self.resource
+        )
+    }
 }
 
 /// What was done to the servers of a run.
@@ -191,6 +235,25 @@ pub struct SecondResult {
     pub max_ms: f64,
     /// All of it, as in [`Latencies::histogram`].
     pub histogram: String,
+}
+
+/// Holders that fell silent, and the writes to what their locks guard, of the whole run: the judge
+/// doesn't wait for the measured time either. A write is stale if it came to the resource after one
+/// of a later holder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fencing {
+    /// Holders that fell silent.
+    pub pauses: u64,
+    /// Locks that were granted to another session before the silent one was back.
+    pub takeovers: u64,
+    /// All writes.
+    pub writes: u64,
+    /// Stale ones that the resource refused.
+    pub stale_refused: u64,
+    /// Stale ones that it took: each has destroyed a later holder's write.
+    pub stale_accepted: u64,
+    /// The first of them in words; empty if there is none.
+    pub first_accepted: String,
 }
 
 /// Grants, counted in equal steps from the start of measuring.

@@ -13,12 +13,14 @@ use crate::clock;
 use crate::course::Course;
 use crate::drive::DriveConfig;
 use crate::failure::Failure;
+use crate::holder_process::{Crowd, CrowdConfig};
 use crate::lock_names::LockNames;
 use crate::mark::Mark;
 use crate::outages::Outage;
 use crate::plan;
 use crate::preflight::preflight;
 use crate::procfs::Usage;
+use crate::resource::{self, Prepared, Site, WriteQueue};
 use crate::script::Share;
 use crate::settings::{Load, Settings};
 use crate::source::Source;
@@ -93,8 +95,10 @@ pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report,
         .map_err(Failure::cut_short)?;
     let mut usages = Usages { server_idle: subject.usage()?, ..Usages::default() };
 
+    let guarded = guarded(load, names)?;
     let start = clock::now().after(NOTICE);
-    let workers = start_workers(load, threads, start, names, &subject, &course)?;
+    let site = guarded.as_ref().map(|guarded| &guarded.site);
+    let workers = start_workers(load, threads, start, names, &subject, site, &course)?;
     let mut watch = Watch { course: &course, workers: &workers, interrupted, is_shown: false };
     let (from, started_unix_ms, cut_short) = match watch.set_up(load, start, &mut subject) {
         Ok(()) => {
@@ -139,6 +143,9 @@ pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report,
 
 /// As many threads as were asked for, or as are needed to have a slot for every session.
 fn threads(load: &Load, descriptors_max: u64) -> Result<u32, Failure> {
+    if load.has_processes() {
+        return Ok(1);
+    }
     let slots_max = u32::try_from(descriptors_max).unwrap_or(u32::MAX).saturating_sub(SLOTS_SPARE);
     for threads in load.threads.min(load.locks).. {
         let most = (0..threads).map(|worker| plan::sessions_of_worker(load, worker, threads)).max();
@@ -158,15 +165,48 @@ fn threads(load: &Load, descriptors_max: u64) -> Result<u32, Failure> {
 
 type Workers = Vec<JoinHandle<Result<Outcome, WorkerError>>>;
 
+/// Makes ready what the locks guard, in the scenario that is about that.
+fn guarded(load: &Load, names: LockNames) -> Result<Option<Prepared>, Failure> {
+    let Some(pauses) = &load.pauses else {
+        return Ok(None);
+    };
+    let rows: Vec<String> = (0..load.locks).map(|lock| names.name(lock)).collect();
+    let processes = if pauses.are_real { load.sessions } else { 0 };
+    Prepared::new(&pauses.resource, &rows, processes).map(Some).map_err(Failure::cut_short)
+}
+
+/// Where holders on a ring write to.
+fn writes(load: &Load, locks: u32, names: LockNames, site: &Site) -> Result<WriteQueue, Failure> {
+    let rules = load.pauses.as_ref().expect("a site is made for them").rules();
+    let rows = (0..locks).map(|lock| names.name(lock)).collect();
+    let resource = resource::open(site, rows, rules).map_err(Failure::cut_short)?;
+    if *site == Site::Memory {
+        return Ok(WriteQueue::here(resource));
+    }
+    WriteQueue::on_a_thread(resource)
+        .map_err(|error| Failure::cut_short(format_args!("no thread to be had: {error}")))
+}
+
 fn start_workers(
     load: &Load,
     threads: u32,
     start: Instant,
     names: LockNames,
     subject: &Subject,
+    site: Option<&Site>,
     course: &Arc<Course>,
 ) -> Result<Workers, Failure> {
-    let source = Source::new(subject.address(), load.sessions);
+    let server = subject.address();
+    if let Some(site) = site.filter(|_| load.has_processes()) {
+        let config = CrowdConfig { server, names, site: site.clone(), start };
+        let (load, course) = (load.clone(), Arc::clone(course));
+        let crowd = move || Crowd::new(load, config, course).run();
+        let thread = thread::Builder::new().name("processes".to_owned()).spawn(crowd);
+        return thread
+            .map(|thread| vec![thread])
+            .map_err(|error| Failure::cut_short(format_args!("no thread to be had: {error}")));
+    }
+    let source = Source::new(server, load.sessions);
     let mut workers = Vec::new();
     for worker in 0..threads {
         let sessions = plan::sessions_of_worker(load, worker, threads);
@@ -180,8 +220,10 @@ fn start_workers(
             counts_setup: load.scenario.records_setup(),
             routes: subject.routes(),
         };
+        let its_writes = site.map(|site| writes(load, config.locks, config.names, site));
+        let its_writes = its_writes.transpose()?;
         let (load, its_course) = (load.clone(), Arc::clone(course));
-        let body = move || Worker::new(&load, share, config, its_course)?.run();
+        let body = move || Worker::new(&load, share, config, its_writes, its_course)?.run();
         let thread = thread::Builder::new().name(format!("worker-{worker}")).spawn(body);
         match thread {
             Ok(thread) => workers.push(thread),

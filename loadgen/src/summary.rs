@@ -20,13 +20,13 @@ use crate::phase::Phase;
 use crate::procfs::Usage;
 use crate::recorder::{GRANTS_STEP_MS, PhaseRecord, Second, histogram};
 use crate::results::{
-    Environment, ExpectationResult, FORMAT_VERSION, Grants, InvariantResult, Kills, Latencies,
-    MarkResult, OwnShare, Parameters, PhaseResult, Results, SecondResult, ServerShare,
-    StandbyParameters, at, encode, ms,
+    Environment, ExpectationResult, FORMAT_VERSION, Fencing, Grants, InvariantResult, Kills,
+    Latencies, MarkResult, OwnShare, Parameters, PauseParameters, PhaseResult, Results,
+    SecondResult, ServerShare, StandbyParameters, at, encode, ms,
 };
 use crate::run::Report;
 use crate::scenario::Scenario;
-use crate::settings::Settings;
+use crate::settings::{Pauses, Settings};
 use crate::worker::Outcome;
 
 /// A thread that is running for more of its time than this can't be on time.
@@ -46,6 +46,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
     let parameters = parameters(settings, &report);
     let grants = grants(&report);
     let (marks, marks_left_out) = marks(&report);
+    let fencing = settings.load.pauses.is_some().then(|| fencing(&report));
     let mut phases: BTreeMap<Phase, PhaseRecord> = BTreeMap::new();
     let mut seconds: BTreeMap<(Phase, u64), Histogram<u64>> = BTreeMap::new();
     let mut losses = BTreeMap::new();
@@ -82,6 +83,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
     own.slip_p99_ms = at(&slip, 99.0);
     limits.extend(own_lateness(&own, settings.load.is_all_at_once()));
     limits.extend(cut_short);
+    limits.extend(fencing.as_ref().and_then(nothing_staged));
     let records_setup = settings.load.scenario.records_setup();
     let mut phase_results = Vec::new();
     for (phase, record) in &phases {
@@ -100,6 +102,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         environment,
         parameters,
         phases: phase_results,
+        fencing,
         grants,
         marks,
         marks_left_out,
@@ -129,6 +132,28 @@ fn grants(report: &Report) -> Grants {
         }
     }
     Grants { step_ms: GRANTS_STEP_MS, counts }
+}
+
+fn fencing(report: &Report) -> Fencing {
+    let mut sum = Fencing::default();
+    for of_thread in report.outcomes.iter().map(|outcome| &outcome.recorder.fencing) {
+        sum.pauses += of_thread.pauses;
+        sum.takeovers += of_thread.takeovers;
+        sum.writes += of_thread.writes;
+        sum.stale_refused += of_thread.stale_refused;
+        sum.stale_accepted += of_thread.stale_accepted;
+        if sum.first_accepted.is_empty() {
+            sum.first_accepted.clone_from(&of_thread.first_accepted);
+        }
+    }
+    sum
+}
+
+fn nothing_staged(fencing: &Fencing) -> Option<String> {
+    (fencing.takeovers == 0).then(|| {
+        "no silent holder's lock was taken over: take a longer --duration, or more sessions a lock"
+            .to_owned()
+    })
 }
 
 /// The marks of all threads in the order of time, and how many there was no room for.
@@ -247,7 +272,7 @@ fn per_second(count: u64, period: Duration) -> f64 {
 fn operations(settings: &Settings, report: &Report) -> (&'static str, u64) {
     let sum = |count: fn(&Outcome) -> u64| report.outcomes.iter().map(count).sum();
     match settings.load.scenario {
-        Scenario::Heartbeat => ("heartbeat", sum(|outcome| outcome.heartbeats)),
+        Scenario::Heartbeat | Scenario::GcPause => ("heartbeat", sum(|outcome| outcome.heartbeats)),
         // The flood is nearly all of the load, and nobody counts what of it is read.
         Scenario::SlowReader => ("flood", 0),
         Scenario::Steady
@@ -341,6 +366,19 @@ fn parameters(settings: &Settings, report: &Report) -> Parameters {
         hold_ms: load.hold.as_secs_f64() * 1e3,
         ramp_ms: duration::whole_ms(load.ramp),
         kills: settings.kill_plan.as_ref().map(kills),
+        pauses: load.pauses.as_ref().map(pause_parameters),
+    }
+}
+
+fn pause_parameters(pauses: &Pauses) -> PauseParameters {
+    let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+    PauseParameters {
+        shortest_ms: ms(pauses.lengths.shortest),
+        longest_ms: ms(pauses.lengths.longest),
+        are_real: pauses.are_real,
+        write_every_ms: ms(pauses.write_every),
+        resource: pauses.resource.name().to_owned(),
+        is_fenced: pauses.is_fenced,
     }
 }
 

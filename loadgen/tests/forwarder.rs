@@ -138,6 +138,8 @@ fn without_a_fence_old_connections_stay_with_the_old_server() {
     let (old, new) = (Server::new(0), Server::new(1));
     forwarder.point_at(old.target());
     let (old_client, old_peer) = pair(&forwarder, &old);
+    // One that is in the making while the target changes is closed.
+    expect_carries(&old_client, &old_peer, b"here");
     forwarder.point_at(new.target());
     let (new_client, new_peer) = pair(&forwarder, &new);
     expect_carries(&old_client, &old_peer, b"still here");

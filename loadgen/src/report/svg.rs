@@ -25,9 +25,14 @@ const CHAR_WIDTH: f64 = 6.6;
 const GAP: f64 = 70.0;
 const BOTTOM: f64 = 50.0;
 
-/// Colours that most colour-blind people can tell apart (Okabe and Ito).
-const COLOURS: [&str; 7] =
-    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
+/// Colours that most colour-blind people can tell apart (Okabe and Ito, and two of Tol's).
+const COLOURS: [&str; 9] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#882255",
+    "#999933",
+];
+
+/// The place of black among them.
+const BLACK: usize = 6;
 
 /// Points in each half of the distance that is left to 100%.
 const TICKS_PER_HALF_DISTANCE: u32 = 4;
@@ -54,7 +59,9 @@ struct Picture<'a> {
 
 /// One result: all its phases.
 pub fn of_run(results: &Results) -> String {
-    let phases: Vec<_> = results.phases.iter().filter(|phase| phase.count > 0).collect();
+    // What took no time at all is nowhere on a logarithmic axis.
+    let takes_time = |phase: &&PhaseResult| phase.count > 0 && phase.corrected.max_ms > 0.0;
+    let phases: Vec<_> = results.phases.iter().filter(takes_time).collect();
     let mut by_percentile = Vec::new();
     let mut over_time = Vec::new();
     for (colour, phase) in phases.into_iter().enumerate() {
@@ -69,7 +76,7 @@ pub fn of_run(results: &Results) -> String {
         parameters.locks,
         if parameters.is_open_loop { "" } else { ", closed loop" },
     );
-    let grants = grants_curve(COLOURS.len() - 1, &results.grants).into_iter().collect();
+    let grants = grants_curve(BLACK, &results.grants).into_iter().collect();
     let mut marks = MarkRows::new();
     marks.add("", &results.marks);
     draw(&Picture { title, by_percentile, over_time, grants, marks })

@@ -200,7 +200,10 @@ impl Script for Failover {
                 }
             }
             // It is known where the dial was.
-            Happening::Failed(_) | Happening::Flooded(_) | Happening::Stuck(_) => {}
+            Happening::Failed(_)
+            | Happening::Flooded(_)
+            | Happening::Stuck(_)
+            | Happening::Survived(_) => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! What happened when, below the plots over time: a row for each kind of mark, a tick for each
-//! moment. Few marks of a kind are drawn through the plots too, to be read off; hundreds would hide
-//! what they are to explain.
+//! moment. The rarest kinds are drawn through the plots too, to be read off; hundreds of lines
+//! would hide what they are to explain.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use crate::results::MarkResult;
 /// The height of a row.
 const ROW: f64 = 16.0;
 
-/// Marks of one kind that are drawn through the plots.
+/// Marks that are drawn through the plots, of all kinds together.
 const LINES_MAX: usize = 24;
 
 /// Ticks nearer to each other than this are drawn as one, the darker the more they are.
@@ -64,9 +64,16 @@ impl<'a> MarkRows<'a> {
         marks.map(|mark| mark.at_ms / 1e3).fold(0.0, f64::max)
     }
 
-    /// Lines through a plot, for kinds that have few.
+    /// Lines through a plot: the rarest kinds first, each with all of its marks or none.
     pub(super) fn write_lines(&self, svg: &mut String, frame: &Frame) -> std::fmt::Result {
-        for row in self.rows.iter().filter(|row| row.marks.len() <= LINES_MAX) {
+        let mut rows: Vec<&Row<'_>> = self.rows.iter().collect();
+        rows.sort_by_key(|row| row.marks.len());
+        let mut lines = 0;
+        for row in rows {
+            lines += row.marks.len();
+            if lines > LINES_MAX {
+                return Ok(());
+            }
             for mark in &row.marks {
                 let (x, top, bottom) = (frame.x(mark.at_ms / 1e3), frame.top, frame.bottom());
                 writeln!(
@@ -152,7 +159,7 @@ fn colour(place: usize) -> &'static str {
         Some(MarkKind::Resume | MarkKind::Start) => COLOURS[2],
         Some(MarkKind::Kill | MarkKind::Shutdown | MarkKind::Corruption) => COLOURS[1],
         Some(MarkKind::Takeover) => COLOURS[0],
-        Some(MarkKind::ClockStep) => COLOURS[3],
+        Some(MarkKind::ClockStep | MarkKind::Refusal) => COLOURS[3],
         None => "#666",
     }
 }
