@@ -9,7 +9,7 @@ use crate::session::{Phase, SessionId};
 use crate::time::{Instant, Now};
 
 /// How far ahead of the present [`Engine::wake_at`] knows a deadline exactly. More would put off
-/// less work than it saves; less would wake the driver in vain more often than fifty times a second.
+/// less work than it saves; less would wake the driver in vain more than fifty times a second.
 pub const NEAR: Duration = Duration::from_millis(20);
 
 impl Engine {
