@@ -17,12 +17,14 @@
 //! | [`counts`] | what the engine has counted |
 //! | [`snapshot`] | read-only views of locks and queues |
 //! | [`claim`] | the client's half: heartbeats, giving up, what the server's frames mean |
+//! | [`backoff`] | how long a client stays away before it tries again |
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+pub mod backoff;
 pub mod claim;
 pub mod counts;
 pub mod duration;
