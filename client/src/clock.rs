@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use monolock_core::time::Instant;
 use rustix::time::{
@@ -82,10 +83,21 @@ impl Timer {
     }
 }
 
+/// Waits for this long by the clock that leases go by, in which time counts while the machine is
+/// suspended. tokio's own sleep would last longer then.
+///
+/// # Errors
+/// If there is no descriptor to be had.
+///
+/// # Panics
+/// If there is no tokio runtime, or one without I/O.
+pub async fn sleep(duration: Duration) -> io::Result<()> {
+    let until = now().after(duration);
+    Timer::new()?.at(until).await
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[tokio::test]

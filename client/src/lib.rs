@@ -81,6 +81,7 @@ mod tenure;
 
 pub use acquisition::Progress;
 pub use client::Client;
+pub use clock::sleep;
 pub use failure::{AcquireError, Loss, RunError, ServerError, WriteError};
 pub use held::{Handle, Held, HeldTogether, Written};
 pub use input::InvalidInput;

@@ -1,11 +1,12 @@
 //! Several locks at once: all or none, and one loss is the loss of all.
 
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use monolock_client::{
     AcquireError, Client as LockClient, HeldTogether, InvalidInput, Loss, RunError, StopReason,
+    Token,
 };
-use tokio::sync::oneshot;
 
 use crate::harness::client::Client;
 use crate::harness::patience::{LONG_LEASE_MS, PATIENCE};
@@ -87,10 +88,9 @@ async fn two_parties_with_the_same_locks_in_another_order_both_get_them() {
 
 #[tokio::test]
 async fn the_loss_of_one_cancels_all_and_the_others_are_kept_until_the_work_ends() {
-    let (lose, is_lost) = std::sync::mpsc::channel::<()>();
-    let is_lost = std::sync::Mutex::new(is_lost);
-    let (closed, is_closed) = oneshot::channel();
-    let closed = std::sync::Mutex::new(Some(closed));
+    let (lose, is_lost) = mpsc::channel::<()>();
+    let (close, is_closed) = mpsc::channel::<()>();
+    let (is_lost, close) = (Mutex::new(is_lost), Mutex::new(close));
     let address = scripted::serve(move |mut peer| {
         let name = peer.read_acquire();
         peer.send(&scripted::acquired(if name == "a" { 7 } else { 8 }));
@@ -100,29 +100,25 @@ async fn the_loss_of_one_cancels_all_and_the_others_are_kept_until_the_work_ends
         }
         peer.answer_all(&scripted::acquired(7));
         if name == "a" {
-            let closed = closed.lock().expect("one").take();
-            closed.expect("once").send(()).expect("the test waits");
+            close.lock().expect("one closes").send(()).expect("the test waits");
         }
     });
     let client = LockClient::new(&address.to_string()).expect("an address");
     let locks = client.locks(["a", "b"]).stop_within(PATIENCE);
-    let mut is_closed = is_closed;
-    let (ran, mut is_closed) = {
-        let running = locks.run(|held: HeldTogether| async move {
-            assert_eq!(held.get("a").expect("a").token().map(|token| token.get()), Ok(7));
-            lose.send(()).expect("the server waits");
-            let reason = held.stopping().await;
-            let lost = matches!(reason, StopReason::Lost(Loss::Administrator(_)));
-            assert!(lost, "{reason:?}");
-            assert!(held.get("a").expect("a").token().is_err());
-            assert!(is_closed.try_recv().is_err(), "the work has not ended");
-            is_closed
-        });
-        match running.await {
-            Err(RunError::Lost { loss, output: Some(is_closed) }) => (loss, is_closed),
-            other => panic!("{other:?}"),
-        }
-    };
-    assert!(matches!(ran, Loss::Administrator(_)), "{ran:?}");
-    (&mut is_closed).await.expect("released when the work had ended");
+    let is_closed = Arc::new(Mutex::new(is_closed));
+    let in_work = Arc::clone(&is_closed);
+    let ran = locks.run(|held: HeldTogether| async move {
+        assert_eq!(held.get("a").expect("a").token().map(Token::get), Ok(7));
+        lose.send(()).expect("the server waits");
+        let reason = held.stopping().await;
+        assert!(matches!(reason, StopReason::Lost(Loss::Administrator(_))), "{reason:?}");
+        assert!(held.get("a").expect("a").token().is_err());
+        in_work.lock().expect("free").try_recv().expect_err("the work has not ended");
+    });
+    match ran.await {
+        Err(RunError::Lost { loss: Loss::Administrator(_), output: Some(()) }) => {}
+        other => panic!("{other:?}"),
+    }
+    let closed = is_closed.lock().expect("free").recv_timeout(PATIENCE);
+    closed.expect("released when the work had ended");
 }
