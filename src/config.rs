@@ -3,7 +3,8 @@
 
 use std::ffi::OsString;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::thread;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
@@ -29,15 +30,33 @@ pub struct Flag {
 }
 
 const OFF: &str = "off";
+const AUTO: &str = "auto";
+
+/// More than any machine has processors to run.
+const SHARDS_MAX: u32 = 1024;
 
 /// Every setting there is.
-pub const FLAGS: [Flag; 6] = [
+pub const FLAGS: [Flag; 8] = [
     Flag {
         name: "listen",
         variable: "MONOLOCK_LISTEN_ADDRESS",
         default: "0.0.0.0:7070",
         value_name: "HOST:PORT",
         meaning: "address for clients; [::]:7070 takes IPv4 and IPv6, port 0 any free port",
+    },
+    Flag {
+        name: "ops-listen",
+        variable: "MONOLOCK_OPS_LISTEN_ADDRESS",
+        default: OFF,
+        value_name: "HOST:PORT",
+        meaning: "address for /metrics, /healthz and /readyz",
+    },
+    Flag {
+        name: "shards",
+        variable: "MONOLOCK_SHARDS",
+        default: AUTO,
+        value_name: "NUMBER",
+        meaning: "event loops, a thread each; auto: one for each processor that it may use",
     },
     Flag {
         name: "io-timeout",
@@ -81,6 +100,10 @@ pub const FLAGS: [Flag; 6] = [
 pub struct Config {
     /// Where clients connect to.
     pub listen: SocketAddr,
+    /// Where the ops endpoints are.
+    pub ops_listen: Option<SocketAddr>,
+    /// How many event loops there are.
+    pub shards: NonZeroU32,
     /// The time for a first frame, and for a write that is stuck.
     pub io_timeout: Duration,
     /// The longest lease, in milliseconds.
@@ -141,6 +164,8 @@ pub fn parse(
 fn config(setting: &dyn Fn(&str) -> Result<Setting, Fatal>) -> Result<Config, Fatal> {
     Ok(Config {
         listen: setting("listen")?.parse(parse_address)?,
+        ops_listen: setting("ops-listen")?.parse_unless_off(parse_address)?,
+        shards: setting("shards")?.parse(parse_shards)?,
         io_timeout: setting("io-timeout")?.parse(|text| match parse_duration(text) {
             Ok(Duration::ZERO) => Err("must be more than nothing".into()),
             Ok(timeout) => Ok(timeout),
@@ -183,6 +208,17 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
         .to_socket_addrs()
         .map_err(|error| format!("the host can't be resolved ({error})"))?;
     addresses.next().ok_or_else(|| "the host has no address".into())
+}
+
+fn parse_shards(text: &str) -> Result<NonZeroU32, String> {
+    if text == AUTO {
+        // One, if the kernel does not say.
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let shards = u32::try_from(processors).unwrap_or(SHARDS_MAX).min(SHARDS_MAX);
+        return Ok(NonZeroU32::new(shards).expect("not zero"));
+    }
+    let shards = text.parse().ok().filter(|shards: &NonZeroU32| shards.get() <= SHARDS_MAX);
+    shards.ok_or_else(|| format!("choose a number from 1 to {SHARDS_MAX}, or {AUTO}"))
 }
 
 fn parse_lease_ms(text: &str) -> Result<NonZeroU32, String> {
@@ -288,6 +324,9 @@ fn help_flag() -> Arg {
     Arg::new("help").short('h').long("help").action(clap::ArgAction::HelpShort).help("Print this")
 }
 
+/// The commit that the program was built from.
+pub const COMMIT: &str = env!("MONOLOCK_COMMIT");
+
 /// Version, commit and protocol, on one line.
 pub const VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
@@ -341,6 +380,8 @@ mod tests {
     fn defaults_are_those_of_the_table() {
         let config = config_with(&[], &[]);
         assert_eq!(config.listen, "0.0.0.0:7070".parse().unwrap());
+        assert_eq!(config.ops_listen, None);
+        assert_eq!(config.shards.get() as usize, thread::available_parallelism().unwrap().get());
         assert_eq!(config.io_timeout, Duration::from_secs(5));
         assert_eq!(config.lease_max_ms, None);
         assert_eq!(config.sessions_per_peer_max, None);
@@ -379,6 +420,12 @@ mod tests {
             (&["--listen", "nowhere"][..], &[][..], "--listen"),
             (&["--listen", "127.0.0.1:99999"], &[], "--listen"),
             (&["--listen", "::1:7070"], &[], "--listen"),
+            (&["--ops-listen", "9090"], &[], "--ops-listen"),
+            (&["--shards", "0"], &[], "--shards"),
+            (&["--shards", "1025"], &[], "--shards"),
+            (&["--shards", "99999999999999"], &[], "--shards"),
+            (&["--shards", "two"], &[], "--shards"),
+            (&[], &[("MONOLOCK_SHARDS", "0")], "MONOLOCK_SHARDS"),
             (&["--io-timeout", "0s"], &[], "--io-timeout"),
             (&["--io-timeout", "5"], &[], "--io-timeout"),
             (&["--max-lease", "0s"], &[], "--max-lease"),

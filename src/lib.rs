@@ -7,8 +7,9 @@
 //! | [`config`] | flags, environment, defaults |
 //! | [`driver`] | the event loop |
 //! | [`shards`], [`peer_limit`] | the loops as seen from outside; who may have a place in them |
+//! | [`inspection`] | questions that a loop answers in between |
 //! | [`listener`], `passed_listener` | the listening socket and what accepted ones inherit |
-//! | [`control`] | the control plane: signals, the clock's watch, shutting down |
+//! | [`control`] | the control plane: signals, ops endpoints, metrics, shutting down |
 //! | [`clock`], [`descriptors`], [`logging`], [`fatal`] | what the machine gives, and what if not |
 //! | `sys` | descriptors that the process was started with |
 
@@ -19,6 +20,7 @@ pub mod control;
 pub mod descriptors;
 pub mod driver;
 pub mod fatal;
+pub mod inspection;
 pub mod listener;
 pub mod logging;
 mod passed_listener;

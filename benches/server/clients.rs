@@ -226,6 +226,9 @@ impl Clients {
                 | Event::SendBlocked { .. }
                 | Event::Silent { .. }
                 | Event::Woken => {}
+                Event::Detached { .. } | Event::DetachFailed { .. } => {
+                    unreachable!("nothing leaves this ring")
+                }
             }
         }
         Ok(())

@@ -118,6 +118,9 @@ impl Echo {
                     Event::Closed { id } => self.forget(id),
                     Event::Woken => self.take_in()?,
                     Event::SendBlocked { .. } | Event::Silent { .. } => {}
+                    Event::Detached { .. } | Event::DetachFailed { .. } => {
+                        unreachable!("nothing is detached")
+                    }
                 }
             }
         }

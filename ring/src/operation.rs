@@ -25,6 +25,7 @@ pub(crate) enum Kind {
     Close,
     CancelReceive,
     CancelSend,
+    Install,
     Wake,
     Alarm,
     MoveAlarm,
@@ -33,7 +34,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 11] = [
+    const ALL: [Kind; 12] = [
         Kind::Receive,
         Kind::Probe,
         Kind::Send,
@@ -41,6 +42,7 @@ impl Kind {
         Kind::Close,
         Kind::CancelReceive,
         Kind::CancelSend,
+        Kind::Install,
         Kind::Wake,
         Kind::Alarm,
         Kind::MoveAlarm,
@@ -131,6 +133,12 @@ impl Operation {
     fn cancel(target: u64, kind: Kind, id: ConnectionId) -> Operation {
         let cancel = opcode::AsyncCancel::new(target).build().flags(Flags::SKIP_SUCCESS);
         Operation::tagged(cancel, kind, id)
+    }
+
+    /// Gives the socket a descriptor of the process, close-on-exec, beside its place in the table.
+    pub(crate) fn install(id: ConnectionId) -> Operation {
+        let install = opcode::FixedFdInstall::new(types::Fixed(id.index), 0).build();
+        Operation::tagged(install, Kind::Install, id)
     }
 
     /// Completes whenever the waker's descriptor is written to.

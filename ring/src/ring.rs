@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
 use std::mem;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use io_uring::types::Timespec;
@@ -14,7 +15,7 @@ use crate::operation::{Completion, Kind, Operation};
 use crate::queues::Queues;
 use crate::send_pool::SendPool;
 use crate::setup::{self, Config, SetupError};
-use crate::{ConnectionId, Errno, Event, Reading, Waker};
+use crate::{ConnectionId, Errno, Event, Reading, Socket, Waker};
 
 /// An io_uring with a table of connections. It stays on the thread that made it.
 ///
@@ -258,6 +259,7 @@ impl Ring {
             Kind::Close => Some(self.closed(completion)),
             Kind::CancelReceive => self.receive_not_cancelled(completion),
             Kind::CancelSend => self.send_not_cancelled(completion),
+            Kind::Install => self.installed(completion),
             Kind::Wake => Some(self.woken(completion)),
             Kind::Alarm => self.rung(completion),
             // It was to be moved when it was just ringing: that is told by the alarm itself.
@@ -293,6 +295,7 @@ impl Ring {
         let outcome = self.bytes_read(completion);
         if !completion.more() {
             self.adjust_reading(id);
+            self.install_if_quiet(id);
         }
         outcome
     }
@@ -321,6 +324,7 @@ impl Ring {
         };
         // What was wanted meanwhile had to wait, so that the bytes stay in order.
         self.adjust_reading(id);
+        self.install_if_quiet(id);
         outcome
     }
 
@@ -347,7 +351,10 @@ impl Ring {
             Some(error) => Event::ReceiveFailed { id, error },
             None => Event::EndOfStream { id },
         };
-        self.connections.expect(id).want(Reading::Off);
+        let connection = self.connections.expect(id);
+        connection.want(Reading::Off);
+        // Where the stream has ended is where the connection ends.
+        connection.flags.remove(Flags::LEAVING);
         Some(Outcome::Event(event))
     }
 
@@ -444,6 +451,31 @@ impl Ring {
         assert!(completion.result == 0, "{id:?} can't be closed: {completion:?}");
         self.connections.remove(id);
         Outcome::Event(Event::Closed { id })
+    }
+
+    fn installed(&mut self, completion: Completion) -> Option<Outcome> {
+        let id = completion.id();
+        let connection = self.connections.expect(id);
+        connection.flags.remove(Flags::INSTALLING);
+        let is_closing = connection.has(Flags::CLOSING);
+        let installed = match completion.error() {
+            Some(error) => Err(error),
+            // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+            None => Ok(unsafe { OwnedFd::from_raw_fd(completion.result) }),
+        };
+        if is_closing {
+            self.close_if_quiet(id);
+            return None;
+        }
+        Some(Outcome::Event(match installed {
+            Ok(socket) => {
+                let vacant = self.queues.ring().submitter().register_files_update(id.index, &[-1]);
+                assert!(matches!(vacant, Ok(1)), "{id:?} can't be taken out: {vacant:?}");
+                self.connections.remove(id);
+                Event::Detached { id, socket: Socket(socket) }
+            }
+            Err(error) => Event::DetachFailed { id, error },
+        }))
     }
 
     /// A cancellation that found nothing. Either the receive's own end is on its way, or it was

@@ -2,10 +2,20 @@
 //! hold up an event loop.
 
 mod clock_watch;
+mod http;
+mod loop_watch;
+pub mod metrics;
+mod ops;
+mod process_stats;
+mod running;
 mod runtime;
 pub mod signals;
 
 use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 use monolock_core::effect::ReleaseReason;
 use monolock_core::engine::Engine;
@@ -16,9 +26,14 @@ use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 
 use self::clock_watch::ClockWatch;
+use self::ops::Ops;
+use self::running::Running;
 use crate::clock;
 use crate::fatal::Fatal;
-use crate::shards::{Command, ShardHandle};
+use crate::shards::{AcceptCounts, Command, ShardHandle};
+
+/// How often the control plane looks at the clocks and at the event loops.
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// Something that the control plane has to act upon.
 #[derive(Debug)]
@@ -32,14 +47,22 @@ pub enum Event {
 /// The parts of a running server that the control plane steers.
 #[derive(Debug)]
 pub struct Server {
+    /// Where clients connect to.
+    pub address: SocketAddr,
+    /// For how many of them there is room.
+    pub sessions_max: u64,
     /// Its event loops.
-    pub shards: Vec<ShardHandle>,
+    pub shards: Arc<[ShardHandle]>,
     /// What deals connections to them, until the server shuts down.
     pub acceptor: Acceptor,
-    /// Where their tokens come from.
-    pub mint: std::sync::Arc<TokenMint>,
+    /// What became of the connections.
+    pub accept_counts: Arc<AcceptCounts>,
+    /// Where the tokens come from.
+    pub mint: Arc<TokenMint>,
     /// What there is to act upon.
     pub events: UnboundedReceiver<Event>,
+    /// Where probes and scrapes come in, if they may.
+    pub ops: Option<TcpListener>,
 }
 
 /// Steers the server until it has shut down.
@@ -54,38 +77,55 @@ pub fn run(server: Server) -> Result<(), Fatal> {
 }
 
 async fn steer(server: Server) -> Result<(), Fatal> {
-    let Server { shards, acceptor, mint, mut events } = server;
+    let Server { address, sessions_max, shards, acceptor, .. } = server;
+    let Server { accept_counts, mint, mut events, ops, .. } = server;
+    let running = Rc::new(Running::new(shards, mint, accept_counts));
+    if let Some(listener) = ops {
+        if let Ok(address) = listener.local_addr() {
+            info!("/metrics, /healthz and /readyz are on http://{address}");
+        }
+        let ops = Rc::new(Ops { running: Rc::clone(&running) });
+        runtime::spawn(http::serve(listener, ops));
+    }
+    // Said only now that everything stands.
+    info!(
+        "listening on {address}, room for {sessions_max} sessions in {} shards",
+        running.shards.len()
+    );
     let mut acceptor = Some(acceptor);
-    let mut running = shards.len();
+    let mut loops_running = running.shards.len();
     let mut told = 0;
     let mut clock_watch = ClockWatch::new(clock::now().unix, clock::since_boot());
-    let mut ticks = tokio::time::interval(clock_watch::PERIOD);
+    let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while running > 0 {
+    while loops_running > 0 {
         let event = tokio::select! {
             event = events.recv() => event.expect("the signals' thread does not end"),
             _ = ticks.tick() => {
                 clock_watch.look(clock::now().unix, clock::since_boot());
+                running.loop_watch.look(&running.shards);
                 continue;
             }
         };
         match event {
             Event::Signal(signals::Request::Reload) => {
                 info!("SIGHUP: nothing to read again");
+                running.note_reload(true);
             }
             Event::Signal(signals::Request::ShutDown(signal)) => {
                 info!("{signal}: shutting down");
-                warn_if_tokens_are_ahead(&mint);
+                running.begin_to_shut_down();
+                warn_if_tokens_are_ahead(&running.mint);
                 // First nobody comes in any more, then those who are in are told.
                 if let Some(acceptor) = acceptor.take() {
                     acceptor.stop();
                 }
-                for shard in &shards {
+                for shard in running.shards.iter() {
                     shard.tell(Command::ShutDown);
                 }
             }
             Event::ShardEnded(Ok(engine)) => {
-                running -= 1;
+                loops_running -= 1;
                 told += engine.counts().releases(ReleaseReason::Shutdown);
             }
             Event::ShardEnded(Err(error)) => {

@@ -7,7 +7,7 @@ use monolock_core::effect::{Effect, Ownership, OwnershipChange, ReleaseReason};
 use monolock_core::engine::{Engine, ForceReleaseError};
 use monolock_core::fencing::Token;
 use monolock_core::session::{PeerAddress, SessionId};
-use monolock_core::time::Now;
+use monolock_core::time::{Instant, Now};
 use monolock_core::wire::{ACQUIRED_LEN, ERROR, ErrorCode, HEARTBEAT};
 
 use super::lock_server::LockServer;
@@ -234,6 +234,19 @@ impl LockServer for ExpiresEarly {
 
     fn silent(&mut self, id: SessionId, now: Now) {
         self.engine.silent(id, too_late(now));
+    }
+}
+
+canary! {
+    /// Its driver's alarm clock runs slow.
+    ExpiresLate {}
+}
+
+impl LockServer for ExpiresLate {
+    has_an_engine!();
+
+    fn wake_at(&mut self, now: Now) -> Option<Instant> {
+        self.engine.wake_at(now).map(|at| at.after_ms(3))
     }
 }
 

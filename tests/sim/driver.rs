@@ -300,6 +300,7 @@ impl Driver {
                     turn.network.shutdown_write(connection, turn.time);
                 }
                 Effect::Close(session) => self.close(session, turn),
+                Effect::Move { .. } | Effect::GiveBackPlace { .. } => unreachable!("one shard"),
             }
         }
     }
