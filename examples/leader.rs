@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Leads again and again, until it has led for so many steps in one term.
-pub async fn run(address: &str, name: &str, steps: u32) -> Result<(), Box<dyn Error>> {
+pub(crate) async fn run(address: &str, name: &str, steps: u32) -> Result<(), Box<dyn Error>> {
     let client = Client::new(address)?;
     let candidate = client.lock("leader").lease(Duration::from_secs(2));
     let led = candidate.elect(|held: Held| lead(held, name.to_owned(), steps)).await?;

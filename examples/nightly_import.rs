@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Imports so many rows while nobody else does.
-pub async fn run(address: &str, rows: u32) -> Result<u32, Box<dyn Error>> {
+pub(crate) async fn run(address: &str, rows: u32) -> Result<u32, Box<dyn Error>> {
     let client = Client::new(address)?;
     let lock = client.lock("nightly/import").lease(LEASE).retrying();
     // The first `?` is about the lock, the second about the work.
