@@ -1,7 +1,7 @@
 //! Work that one machine at a time may do: `cargo run --example nightly_import -- [HOST:PORT]`.
 //!
-//! Start it in two terminals, and see that the second one begins when the first has ended. Then kill
-//! the first, stop it with Ctrl-Z for longer than the lease, or restart the server.
+//! Start it in two terminals, and see that the second one begins when the first has ended. Then
+//! kill the first, stop it with Ctrl-Z for longer than the lease, or restart the server.
 
 use std::error::Error;
 use std::time::Duration;
