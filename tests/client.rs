@@ -9,6 +9,7 @@
 //! | `losing.rs` | everything that takes a lock away |
 //! | `processes.rs` | clients that are stopped and killed |
 //! | `handovers.rs` | many clients on one lock |
+//! | `examples.rs` | the examples do what they say |
 
 mod harness;
 
@@ -16,6 +17,8 @@ mod harness;
 mod acquiring;
 #[path = "client/electing.rs"]
 mod electing;
+#[path = "client/examples.rs"]
+mod examples;
 #[path = "client/handovers.rs"]
 mod handovers;
 #[path = "client/losing.rs"]

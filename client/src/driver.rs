@@ -1,7 +1,7 @@
 //! The thread on which all claims of this process live.
 //!
-//! Heartbeats must go out whatever the caller's threads do: a runtime whose only worker computes for
-//! a minute, or a blocking call in an async function, must not cost the lock. So nothing of the
+//! Heartbeats must go out whatever the caller's threads do: a runtime whose only worker computes
+//! for a minute, or a blocking call in an async function, must not cost the lock. So nothing of the
 //! caller's ever runs on this thread.
 
 use std::future::Future;

@@ -24,8 +24,8 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// A lock, or several to be held together, and how: made by [`Client::lock`] and [`Client::locks`].
 ///
-/// It is only a description, and a clone is another one of the same. What is wrong with it is said by the call that would use it, before
-/// anything is dialled.
+/// It is only a description, and a clone is another one of the same. What is wrong with it is said
+/// by the call that would use it, before anything is dialled.
 pub struct Lock<H> {
     client: Client,
     names: Vec<String>,
@@ -66,8 +66,8 @@ impl<H: Handle> Lock<H> {
         self
     }
 
-    /// Gives up with [`AcquireError::TimedOut`] after this time, whatever it was spent on: dialling,
-    /// the queue, waiting between attempts. Without a limit unless set.
+    /// Gives up with [`AcquireError::TimedOut`] after this time, whatever it was spent on:
+    /// dialling, the queue, waiting between attempts. Without a limit unless set.
     #[must_use]
     pub fn wait_at_most(mut self, limit: Duration) -> Self {
         self.wait_max = Some(limit);

@@ -3,8 +3,9 @@
 //! The command is in a process group of its own, and a terminal belongs to one group at a time: the
 //! keys that make signals go there, and members of other groups are stopped when they read. So the
 //! command's group is given the terminal, as a shell would do it, and it is taken back when the
-//! command stops or ends. In a pipeline other members of our own group may want to read the terminal
-//! (`monolock run LOCK -- list | less`): there it is given away only when the command wants it.
+//! command stops or ends. In a pipeline other members of our own group may want to read the
+//! terminal (`monolock run LOCK -- list | less`): there it is given away only when the command
+//! wants it.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};

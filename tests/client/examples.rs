@@ -5,10 +5,10 @@ use crate::harness::patience::LONG_LEASE_MS;
 use crate::harness::server::Launch;
 
 #[expect(dead_code, reason = "its main is the example's")]
-#[path = "../../../examples/leader.rs"]
+#[path = "../../examples/leader.rs"]
 mod leader;
 #[expect(dead_code, reason = "its main is the example's")]
-#[path = "../../../examples/nightly_import.rs"]
+#[path = "../../examples/nightly_import.rs"]
 mod nightly_import;
 
 #[tokio::test]

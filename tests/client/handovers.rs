@@ -9,7 +9,7 @@ use monolock_client::{Client as LockClient, Held};
 use crate::harness::server::Launch;
 
 const CLIENTS: u64 = 100;
-const TURNS: u64 = 50;
+const TURNS: u64 = 100;
 
 #[derive(Default)]
 struct Guarded {

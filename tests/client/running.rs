@@ -60,7 +60,10 @@ async fn a_panic_releases_and_goes_on_in_the_caller() {
     let (server, client) = start();
     let running = tokio::spawn({
         let client = client.clone();
-        async move { client.lock("a").run(|_| async { panic!("in the work") }).await.map(|(): ()| ()) }
+        async move {
+            let ran = client.lock("a").run(|_| async { panic!("in the work") }).await;
+            ran.map(|(): ()| ())
+        }
     });
     let panic = running.await.expect_err("a panic").into_panic();
     assert_eq!(panic.downcast_ref(), Some(&"in the work"));
