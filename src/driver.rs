@@ -21,6 +21,7 @@ use monolock_ring::{Bell, ConnectionId, Errno, Event, Ring};
 use tracing::{debug, warn};
 
 use crate::clock::{self, Clocks};
+use crate::ended_holds::EndedHolds;
 use crate::inspection::{Inspected, Tally};
 use crate::peer_limit::PeerLimit;
 use crate::shards::{Command, ShardHandle};
@@ -48,6 +49,8 @@ pub struct Surroundings {
     pub bell: Bell,
     /// The limit of connections from one address, if there is one.
     pub peer_limit: Option<Arc<PeerLimit>>,
+    /// For how many locks it is kept how their last hold ended.
+    pub ended_holds_max: usize,
 }
 
 /// One event loop.
@@ -72,6 +75,7 @@ pub struct Driver {
     unattached: HashSet<SessionId>,
     /// Connections that the limit of their peer does not count.
     over_limit: HashSet<SessionId>,
+    ended_holds: EndedHolds,
     tally: Tally,
 }
 
@@ -88,6 +92,7 @@ impl Driver {
         Driver {
             ring,
             number: engine.shard(),
+            ended_holds: EndedHolds::new(around.ended_holds_max),
             engine,
             inbox,
             around,
@@ -219,9 +224,14 @@ impl Driver {
                     self.connect(socket, peer, refusal);
                 }
                 Command::Ask(question) => {
-                    let (engine, now, tally) = (&mut self.engine, self.now, self.tally);
-                    question.put_to(Inspected { engine, now, tally });
+                    question.put_to(Inspected {
+                        engine: &mut self.engine,
+                        now: self.now,
+                        ended_holds: &self.ended_holds,
+                        tally: self.tally,
+                    });
                 }
+                Command::StopGranting => self.engine.stop_granting(),
                 Command::Adopt { socket, departure, from } => {
                     self.adopt(socket, &departure, from);
                 }
@@ -305,7 +315,12 @@ impl Driver {
                 Effect::Close(session) => self.ring.close(connection_of(session)),
             }
         }
+        self.report_changes();
+    }
+
+    fn report_changes(&mut self) {
         while let Some(change) = self.engine.poll_change() {
+            self.ended_holds.note(&change, self.now);
             let (lock, peer, token) = (&*change.lock, change.peer, change.token.get());
             match change.what {
                 Ownership::Granted { wait } => {

@@ -8,6 +8,8 @@ use monolock_core::engine::Engine;
 use monolock_core::time::Now;
 use tokio::sync::oneshot;
 
+use crate::ended_holds::EndedHolds;
+
 /// What a question has before it.
 #[expect(missing_debug_implementations, reason = "it is lent for the time of a question")]
 pub struct Inspected<'a> {
@@ -15,6 +17,8 @@ pub struct Inspected<'a> {
     pub engine: &'a mut Engine,
     /// The present of this turn.
     pub now: Now,
+    /// How the last holds of its locks ended.
+    pub ended_holds: &'a EndedHolds,
     /// What the loop itself has done so far.
     pub tally: Tally,
 }

@@ -7,9 +7,9 @@
 //! | [`config`] | flags, environment, defaults |
 //! | [`driver`] | the event loop |
 //! | [`shards`], [`peer_limit`] | the loops as seen from outside; who may have a place in them |
-//! | [`inspection`] | questions that a loop answers in between |
+//! | [`inspection`], [`ended_holds`] | questions that a loop answers, and what it keeps for them |
 //! | [`listener`], `passed_listener` | the listening socket and what accepted ones inherit |
-//! | [`control`] | the control plane: signals, ops endpoints, metrics, shutting down |
+//! | [`control`] | the control plane: signals, probes and metrics, the admin API, shutting down |
 //! | [`clock`], [`descriptors`], [`logging`], [`fatal`] | what the machine gives, and what if not |
 //! | `sys` | descriptors that the process was started with |
 
@@ -19,6 +19,7 @@ pub mod config;
 pub mod control;
 pub mod descriptors;
 pub mod driver;
+pub mod ended_holds;
 pub mod fatal;
 pub mod inspection;
 pub mod listener;

@@ -17,9 +17,10 @@ use crate::fatal::Fatal;
 use crate::{listener, sys};
 
 /// What the sockets are for, by the names that systemd has from `FileDescriptorName=`.
-const NAMES: [&str; 2] = ["protocol", "ops"];
+const NAMES: [&str; 3] = ["protocol", "ops", "admin"];
 const PROTOCOL: usize = 0;
 const OPS: usize = 1;
+const ADMIN: usize = 2;
 
 /// The number of the first passed descriptor: those below are stdin, stdout and stderr.
 const FIRST: RawFd = 3;
@@ -34,6 +35,8 @@ pub(crate) struct Passed {
     pub(crate) protocol: Option<TcpListener>,
     /// For the ops endpoints.
     pub(crate) ops: Option<TcpListener>,
+    /// For the admin API.
+    pub(crate) admin: Option<TcpListener>,
 }
 
 /// Takes what was passed.
@@ -51,12 +54,15 @@ pub(crate) fn take(environment: impl Fn(&str) -> Option<OsString>) -> Result<Pas
         listener::adopt(&socket).map_err(|error| wrong(number, error))?;
         passed.protocol = Some(socket.into());
     }
-    if let Some(number) = numbers[OPS] {
-        let socket = take_socket(number)?;
-        socket.set_nonblocking(true).map_err(|error| wrong(number, error))?;
-        passed.ops = Some(socket.into());
-    }
+    passed.ops = numbers[OPS].map(take_http_listener).transpose()?;
+    passed.admin = numbers[ADMIN].map(take_http_listener).transpose()?;
     Ok(passed)
+}
+
+fn take_http_listener(number: RawFd) -> Result<TcpListener, Fatal> {
+    let socket = take_socket(number)?;
+    socket.set_nonblocking(true).map_err(|error| wrong(number, error))?;
+    Ok(socket.into())
 }
 
 fn take_socket(number: RawFd) -> Result<Socket, Fatal> {
@@ -152,7 +158,7 @@ fn listening_tcp(passed: OwnedFd) -> Result<Socket, String> {
 mod tests {
     use super::*;
 
-    fn chosen(variables: &[(&str, &str)]) -> Result<[Option<RawFd>; 2], String> {
+    fn chosen(variables: &[(&str, &str)]) -> Result<[Option<RawFd>; 3], String> {
         let variable = |name: &'static str| {
             let (_, value) = variables.iter().find(|(variable, _)| *variable == name)?;
             Some((*value).to_owned())
@@ -160,7 +166,7 @@ mod tests {
         names(42, &variable).and_then(|names| numbers(&names))
     }
 
-    fn chosen_of(count: &str, names: &str) -> Result<[Option<RawFd>; 2], String> {
+    fn chosen_of(count: &str, names: &str) -> Result<[Option<RawFd>; 3], String> {
         chosen(&[("LISTEN_PID", "42"), ("LISTEN_FDS", count), ("LISTEN_FDNAMES", names)])
     }
 
@@ -174,22 +180,23 @@ mod tests {
             &[("LISTEN_PID", ""), ("LISTEN_FDS", "1")],
             &[("LISTEN_PID", "42"), ("LISTEN_FDS", "0")],
         ] {
-            assert_eq!(chosen(variables), Ok([None, None]), "{variables:?}");
+            assert_eq!(chosen(variables), Ok([None; 3]), "{variables:?}");
         }
     }
 
     #[test]
     fn the_socket_for_clients_is_called_protocol_or_has_no_name_of_its_own() {
         for names in ["protocol", "", "unknown", "monolock.socket"] {
-            assert_eq!(chosen_of("1", names), Ok([Some(3), None]), "{names:?}");
+            assert_eq!(chosen_of("1", names), Ok([Some(3), None, None]), "{names:?}");
         }
-        assert_eq!(chosen(&[("LISTEN_PID", "42"), ("LISTEN_FDS", "1")]), Ok([Some(3), None]));
+        assert_eq!(chosen(&[("LISTEN_PID", "42"), ("LISTEN_FDS", "1")]), Ok([Some(3), None, None]));
     }
 
     #[test]
     fn each_name_has_its_purpose_in_any_order() {
-        assert_eq!(chosen_of("1", "ops"), Ok([None, Some(3)]));
-        assert_eq!(chosen_of("2", "ops:protocol"), Ok([Some(4), Some(3)]));
+        assert_eq!(chosen_of("1", "ops"), Ok([None, Some(3), None]));
+        assert_eq!(chosen_of("2", "ops:protocol"), Ok([Some(4), Some(3), None]));
+        assert_eq!(chosen_of("3", "admin:ops:protocol"), Ok([Some(5), Some(4), Some(3)]));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::panic;
 use std::process::{self, ExitCode};
@@ -23,7 +24,7 @@ use crate::driver::{Driver, Surroundings};
 use crate::fatal::Fatal;
 use crate::peer_limit::PeerLimit;
 use crate::shards::{RoundRobin, ShardHandle, share_descriptors, spare_descriptors};
-use crate::{clock, listener, logging, passed_listener};
+use crate::{clock, ended_holds, listener, logging, passed_listener};
 
 /// The ids of a ring's requests have this many bits for a connection's place.
 const PLACES_MAX: u64 = 1 << 24;
@@ -63,11 +64,8 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
         Some(listener) => listener,
         None => listener::listen(config.listen)?,
     };
-    let ops = match (passed.ops, config.ops_listen) {
-        (Some(listener), _) => Some(listener),
-        (None, Some(address)) => Some(listener::listen_for_http(address, "--ops-listen")?),
-        (None, None) => None,
-    };
+    let ops = http_listener(passed.ops, config.ops_listen, "--ops-listen")?;
+    let admin = http_listener(passed.admin, config.admin_listen, "--admin-listen")?;
     let address = listener.local_addr().map_err(no("the listener's address"))?;
     let bell = Bell::new().map_err(no("an eventfd"))?;
     let peer_limit = config.sessions_per_peer_max.map(|max| Arc::new(PeerLimit::new(max)));
@@ -93,26 +91,57 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     let shards: Arc<[ShardHandle]> = shards.into();
     // Every loop has opened by now what it has to.
     let descriptors_left = share_descriptors(&shards, spare_descriptors(descriptors_max));
+    let ended_holds_max = if admin.is_some() { ended_holds::LOCKS_MAX } else { 0 };
     for post in posts {
         post.take_up(Surroundings {
             shards: Arc::clone(&shards),
             bell: bell.clone(),
             peer_limit: peer_limit.clone(),
+            ended_holds_max,
         });
     }
 
-    signals
-        .tell(move |request| {
-            // Nobody listens any more only when the process is about to end.
-            let _ = tell.send(Event::Signal(request));
-        })
-        .map_err(no("a thread for signals"))?;
+    tell_of_signals(signals, tell.clone())?;
     let dealer = RoundRobin::new(Arc::clone(&shards), peer_limit, descriptors_left);
     let accept_counts = dealer.counts();
     let acceptor = Acceptor::start(OwnedFd::from(listener), bell, dealer)
         .map_err(no("a thread for accepting"))?;
     let sessions_max = u64::from(places_max) * u64::from(config.shards.get());
-    Ok(Server { address, sessions_max, shards, acceptor, accept_counts, mint, events, ops })
+    Ok(Server {
+        address,
+        sessions_max,
+        shards,
+        shard_map,
+        acceptor,
+        accept_counts,
+        mint,
+        config: config.clone(),
+        events,
+        tell,
+        ops,
+        admin,
+    })
+}
+
+fn tell_of_signals(signals: Caught, tell: UnboundedSender<Event>) -> Result<(), Fatal> {
+    let tell = move |request| {
+        // Nobody listens any more only when the process is about to end.
+        let _ = tell.send(Event::Signal(request));
+    };
+    signals.tell(tell).map_err(no("a thread for signals"))
+}
+
+/// The listener that was passed, or else one of our own, if there is to be one.
+fn http_listener(
+    passed: Option<TcpListener>,
+    address: Option<SocketAddr>,
+    flag: &str,
+) -> Result<Option<TcpListener>, Fatal> {
+    match (passed, address) {
+        (Some(listener), _) => Ok(Some(listener)),
+        (None, Some(address)) => listener::listen_for_http(address, flag).map(Some),
+        (None, None) => Ok(None),
+    }
 }
 
 /// An event loop that has its ring and waits to be told of its surroundings: of the other loops,

@@ -38,6 +38,8 @@ pub enum Command {
     },
     /// A question about its sessions and locks.
     Ask(Question),
+    /// Grant no lock to anybody any more, and go on serving.
+    StopGranting,
     /// A connection comes from another loop, since its lock belongs here; a place was taken for it.
     Adopt {
         /// Its socket.

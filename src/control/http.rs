@@ -18,8 +18,9 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use monolock_core::time::Instant;
+use thiserror::Error;
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tracing::{debug, warn};
 
 use super::runtime;
@@ -208,7 +209,18 @@ impl Drop for Answering {
 }
 
 /// What an answer says.
-pub(super) type Body = Full<Bytes>;
+pub(super) enum Body {
+    /// All of it.
+    Whole(Full<Bytes>),
+    /// Parts that are still being made. The one who makes them waits for each to be taken.
+    Parts(mpsc::Receiver<Result<Bytes, BrokenOff>>),
+}
+
+/// An answer can't be completed; its connection is broken off, so that nobody takes the part for
+/// the whole.
+#[derive(Debug, Error)]
+#[error("the answer could not be completed")]
+pub(super) struct BrokenOff;
 
 /// A body whose going out counts as progress of its connection.
 struct Watched {
@@ -218,24 +230,35 @@ struct Watched {
 
 impl hyper::body::Body for Watched {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BrokenOff;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         let this = self.get_mut();
         // Asked for more only when what was given before has been taken by the socket.
         this.progress.connection.last_progress.set(clock::monotonic());
-        Pin::new(&mut this.body).poll_frame(context)
+        match &mut this.body {
+            Body::Whole(body) => {
+                Pin::new(body).poll_frame(context).map_err(|infallible| match infallible {})
+            }
+            Body::Parts(parts) => parts.poll_recv(context).map_ok(Frame::data),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.body {
+            Body::Whole(body) => body.is_end_stream(),
+            Body::Parts(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.body {
+            Body::Whole(body) => body.size_hint(),
+            Body::Parts(_) => SizeHint::default(),
+        }
     }
 }
 
@@ -245,7 +268,7 @@ pub(super) fn whole(
     content_type: &'static str,
     text: impl Into<Bytes>,
 ) -> Response {
-    let mut response = hyper::Response::new(Full::new(text.into()));
+    let mut response = hyper::Response::new(Body::Whole(Full::new(text.into())));
     *response.status_mut() = status;
     let content_type = HeaderValue::from_static(content_type);
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);

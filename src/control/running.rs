@@ -2,17 +2,20 @@
 //! said of themselves, and whether it is on its way out.
 
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use monolock_core::counts::Counts;
 use monolock_core::fencing::TokenMint;
-use monolock_core::time::UnixTime;
+use monolock_core::shard_map::ShardMap;
+use monolock_core::time::{Instant, UnixTime};
+use thiserror::Error;
 use tokio::time::timeout;
 
 use super::loop_watch::LoopWatch;
 use crate::clock;
-use crate::inspection::Tally;
+use crate::inspection::{Inspected, Tally};
 use crate::shards::{AcceptCounts, ShardHandle};
 
 /// How long the answer of an event loop is waited for. One that takes longer is behind, and who
@@ -23,15 +26,34 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) shards: Arc<[ShardHandle]>,
+    shard_map: ShardMap,
+    pub(super) addresses: Addresses,
     pub(super) mint: Arc<TokenMint>,
     pub(super) accept_counts: Arc<AcceptCounts>,
     pub(super) loop_watch: LoopWatch,
+    pub(super) started: Instant,
     pub(super) started_at: UnixTime,
     pub(super) last_reload: Cell<Reload>,
     is_shutting_down: Cell<bool>,
+    drain_ends_at: Cell<Option<Instant>>,
     /// What each loop said last.
     reports: RefCell<Vec<LoopReport>>,
 }
+
+/// Where the server listens.
+#[derive(Debug)]
+pub(super) struct Addresses {
+    pub(super) listen: SocketAddr,
+    /// Empty if it does not.
+    pub(super) ops: String,
+    /// Empty if it does not.
+    pub(super) admin: String,
+}
+
+/// An event loop has not answered in time.
+#[derive(Clone, Copy, Debug, Error)]
+#[error("event loop {0} does not answer")]
+pub(super) struct Unanswered(usize);
 
 /// What came of reading the files again.
 #[derive(Clone, Copy, Debug)]
@@ -54,19 +76,25 @@ pub(super) struct LoopReport {
 impl Running {
     pub(super) fn new(
         shards: Arc<[ShardHandle]>,
+        shard_map: ShardMap,
+        addresses: Addresses,
         mint: Arc<TokenMint>,
         accept_counts: Arc<AcceptCounts>,
     ) -> Running {
-        let now = clock::now().unix;
+        let now = clock::now();
         Running {
             loop_watch: LoopWatch::new(shards.len()),
             reports: RefCell::new(vec![LoopReport::default(); shards.len()]),
             shards,
+            shard_map,
+            addresses,
             mint,
             accept_counts,
-            started_at: now,
-            last_reload: Cell::new(Reload { at: now, has_succeeded: true }),
+            started: now.instant,
+            started_at: now.unix,
+            last_reload: Cell::new(Reload { at: now.unix, has_succeeded: true }),
             is_shutting_down: Cell::new(false),
+            drain_ends_at: Cell::new(None),
         }
     }
 
@@ -82,6 +110,38 @@ impl Running {
     /// From now on the server is on its way out.
     pub(super) fn begin_to_shut_down(&self) {
         self.is_shutting_down.set(true);
+    }
+
+    /// When the server shuts down for maintenance at the latest, if it was told to.
+    pub(super) fn drain_ends_at(&self) -> Option<Instant> {
+        self.drain_ends_at.get()
+    }
+
+    /// Sets when it does. Whether it was not to before.
+    pub(super) fn begin_to_drain(&self, ends_at: Instant) -> bool {
+        self.drain_ends_at.replace(Some(ends_at)).is_none()
+    }
+
+    /// The number of the event loop that owns the lock of this name.
+    pub(super) fn owner(&self, name: &str) -> usize {
+        self.shard_map.owner(name) as usize
+    }
+
+    /// Asks an event loop something.
+    pub(super) async fn ask<A: Send + 'static>(
+        &self,
+        shard: usize,
+        ask: impl FnOnce(Inspected<'_>) -> A + Send + 'static,
+    ) -> Result<A, Unanswered> {
+        match timeout(ANSWER_WITHIN, self.shards[shard].ask(ask)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) | Err(_) => Err(Unanswered(shard)),
+        }
+    }
+
+    /// How many locks have a holder.
+    pub(super) async fn locks_held(&self) -> u64 {
+        self.loop_reports().await.iter().map(|report| report.counts.locks_held).sum()
     }
 
     /// What every event loop says of itself now, or said last if it does not answer in time.

@@ -272,6 +272,12 @@ impl Server {
         self.http_address("/metrics, /healthz and /readyz are on http://")
     }
 
+    /// Where its admin API is.
+    #[track_caller]
+    pub(crate) fn admin_address(&self) -> SocketAddr {
+        self.http_address("the admin API is on http://")
+    }
+
     #[track_caller]
     fn http_address(&self, before: &str) -> SocketAddr {
         let lines = self.stderr();

@@ -81,11 +81,15 @@ impl Engine {
         now: Now,
     ) -> bool {
         let (lock, is_new) = self.locks.find_or_insert(acquire.name, index);
-        let token = if is_new { self.mint.mint(now.unix) } else { None };
-        if is_new && token.is_none() {
+        let may_hold = is_new && !self.is_granting_stopped;
+        let token = if may_hold { self.mint.mint(now.unix) } else { None };
+        if may_hold && token.is_none() {
             self.locks.remove(lock);
             self.end_with_error(index, Farewell::new(ErrorCode::SHUTTING_DOWN), now);
             return false;
+        }
+        if is_new && !may_hold {
+            self.locks.get_mut(lock).holder = NONE;
         }
         let session = &mut self.sessions[index];
         session.begin_claim(lock, acquire.lease_ms, since);

@@ -84,6 +84,8 @@ pub struct Engine {
     effects: VecDeque<Effect>,
     changes: VecDeque<OwnershipChange>,
     counts: Counts,
+    /// Nothing is granted any more, though the server goes on.
+    is_granting_stopped: bool,
     /// Nothing is granted any more.
     shutting_down: bool,
 }
@@ -124,6 +126,7 @@ impl Engine {
             effects: VecDeque::new(),
             changes: VecDeque::new(),
             counts: Counts::default(),
+            is_granting_stopped: false,
             shutting_down: false,
         }
     }
@@ -283,6 +286,10 @@ impl Engine {
 
     pub(crate) fn locks(&self) -> &LockTable {
         &self.locks
+    }
+
+    pub(crate) fn session_places(&self) -> u32 {
+        self.sessions.places()
     }
 
     pub(crate) fn session(&self, index: u32) -> Option<&Session> {
