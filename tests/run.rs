@@ -7,6 +7,9 @@
 //! | `signals.rs` | what is passed on, and to whom |
 //! | `losing.rs` | a loss, a wrapper that is killed or stopped, `--max-hold` |
 //! | `terminal.rs` | keys, Ctrl-Z and job control in a shell |
+//!
+//! Commands that are to be ended sleep for longer than any test waits, and end by themselves if a
+//! test fails to end them.
 
 mod harness;
 

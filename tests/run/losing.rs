@@ -27,7 +27,7 @@ fn a_loss_ends_the_command_and_is_123() {
 #[test]
 fn what_ignores_the_loss_is_killed_with_its_children() {
     let server = Launch::on_loopback().start();
-    let script = "trap '' USR1; sleep 1000 & echo $!; echo $$; wait; sleep 1000";
+    let script = "trap '' USR1; sleep 30 & echo $!; echo $$; wait; sleep 30";
     let options = ["-q", "--lease", "1s", "--signal", "USR1", "--lost-exit-code", "9"];
     let mut wrapper = Wrapper::start(shell_under_lock(server.address(), options, script));
     let (grandchild, command) = (wrapper.pid_line(), wrapper.pid_line());
@@ -41,7 +41,7 @@ fn what_ignores_the_loss_is_killed_with_its_children() {
 #[test]
 fn what_the_command_leaves_behind_is_killed_after_a_loss() {
     let server = Launch::on_loopback().start();
-    let script = "(trap '' TERM; echo ready; exec sleep 1000) & echo $!; wait";
+    let script = "(trap '' TERM; echo ready; exec sleep 30) & echo $!; wait";
     let options = ["--kill-after", "1h"];
     let mut wrapper = Wrapper::start(shell_under_lock(server.address(), options, script));
     let lines = [wrapper.line(), wrapper.line()];
@@ -55,7 +55,7 @@ fn what_the_command_leaves_behind_is_killed_after_a_loss() {
 #[test]
 fn what_the_command_leaves_behind_goes_on_after_an_ordinary_end() {
     let server = Launch::on_loopback().start();
-    let script = "sleep 1000 >/dev/null 2>&1 & echo $!";
+    let script = "sleep 30 >/dev/null 2>&1 & echo $!";
     let mut wrapper = Wrapper::start(shell_under_lock(server.address(), [], script));
     let left = wrapper.pid_line();
     wrapper.finish().expect_code(0);
@@ -65,7 +65,8 @@ fn what_the_command_leaves_behind_goes_on_after_an_ordinary_end() {
 #[test]
 fn a_killed_wrapper_takes_the_command_with_it() {
     let server = Launch::on_loopback().start();
-    let script = "trap '' TERM INT HUP; echo $$; while :; do sleep 1000; done";
+    // What is ignored stays ignored over an exec. A child of the command's would be left behind.
+    let script = "trap '' TERM INT HUP; echo $$; exec sleep 30";
     let mut wrapper = Wrapper::start(shell_under_lock(server.address(), [], script));
     let command = wrapper.pid_line();
     let mut waiter = Client::waiter(server.address(), "a", LONG_LEASE_MS);
@@ -77,7 +78,7 @@ fn a_killed_wrapper_takes_the_command_with_it() {
 #[test]
 fn a_wrapper_that_slept_through_its_lease_ends_the_command_when_it_wakes() {
     let server = Launch::on_loopback().start();
-    let script = "trap '' TERM; echo $$; sleep 1000; sleep 1000";
+    let script = "trap '' TERM; echo $$; sleep 30; sleep 30";
     let options = ["--lease", "500ms"];
     let mut wrapper = Wrapper::start(shell_under_lock(server.address(), options, script));
     let command = wrapper.pid_line();
@@ -94,7 +95,7 @@ fn a_wrapper_that_slept_through_its_lease_ends_the_command_when_it_wakes() {
 fn a_command_is_ended_when_it_has_held_for_long_enough() {
     let server = Launch::on_loopback().start();
     let options = ["--max-hold", "50ms", "--kill-after", "0"];
-    let ran = finish(shell_under_lock(server.address(), options, "trap '' TERM; sleep 1000"));
+    let ran = finish(shell_under_lock(server.address(), options, "trap '' TERM; sleep 30"));
     assert!(ran.expect_code(123).stderr.contains("--max-hold"), "{ran:?}");
     Client::owner_patiently(server.address(), "a");
     // Who is done before has nothing to do with it.

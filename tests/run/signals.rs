@@ -46,7 +46,7 @@ fn the_lock_is_kept_while_the_command_takes_its_time_to_end() {
 #[test]
 fn a_signal_reaches_the_commands_children() {
     let server = Launch::on_loopback().start();
-    let script = "sleep 1000 & echo $!; wait";
+    let script = "sleep 30 & echo $!; wait";
     let mut wrapper = Wrapper::start(shell_under_lock(server.address(), [], script));
     let grandchild = wrapper.pid_line();
     wrapper.signal(Signal::TERM);

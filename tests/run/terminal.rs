@@ -105,7 +105,7 @@ impl Drop for Typist {
 fn the_command_reads_the_keyboard_and_is_interrupted_by_ctrl_c() {
     let Some(mut typist) = Typist::sit_down() else { return };
     let server = Launch::on_loopback().start();
-    typist.run(&server, "", "sh -c 'echo rea\"\"dy; read line; echo got=$line.; sleep 1000'");
+    typist.run(&server, "", "sh -c 'echo rea\"\"dy; read line; echo got=$line.; sleep 30'");
     typist.expect("ready");
     typist.enter("hello");
     typist.expect("got=hello.");
