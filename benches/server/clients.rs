@@ -3,18 +3,19 @@
 
 use std::error::Error;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use monolock_core::wire::{Acquire, ERROR, ErrorCode, HEARTBEAT, encode_acquire};
 use monolock_ring::{Config, ConnectionId, Event, Reading, Ring};
+use socket2::{Domain, Protocol, Socket, Type};
 
 /// How often what is due is sent.
 const TICK: Duration = Duration::from_millis(1);
 
-/// How long a server may take for its last answer.
+/// How long a server may take for its next answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The length of ACQUIRED, and of the yardstick's answer.
@@ -23,8 +24,10 @@ const ANSWER_LEN: u8 = 9;
 /// The length of WAITING. In a queue more than that may come at any time.
 const ANSWER_IN_QUEUE_LEN: u8 = 1;
 
-/// Connections to one address, before another one is taken. Each leaves a port behind for a minute.
-const PORTS_AN_ADDRESS: u32 = 8000;
+/// The ports that clients use of one address, before they take another one. They are bound by
+/// number, because the kernel's own search among ports that others have left behind can take longer
+/// than all the rest; and they are not those of which the kernel deals itself.
+const PORTS: std::ops::Range<u16> = 2_000..32_000;
 
 /// Connections on one ring. Its table can't be larger than the limit of open files, and needn't
 /// count against it.
@@ -168,14 +171,7 @@ impl Clients {
                 self.beat_due(&mut pace);
                 self.turn()?;
             }
-            let deadline = Instant::now() + PATIENCE;
-            while self.awaiting > UNANSWERED_MAX {
-                self.beat_due(&mut pace);
-                self.turn()?;
-                if Instant::now() > deadline {
-                    return Err(self.missing());
-                }
-            }
+            self.settle_to(UNANSWERED_MAX, &mut pace)?;
         }
         self.settle()
     }
@@ -300,11 +296,7 @@ impl Clients {
     }
 
     fn connect(&mut self, index: u32, greeting: Greeting) -> Result<(), Box<dyn Error>> {
-        self.connected += 1;
-        let host = u8::try_from(1 + self.connected / PORTS_AN_ADDRESS % 200)?;
-        let address = SocketAddr::from((Ipv4Addr::new(127, 0, 0, host), self.server.port()));
-        let socket = TcpStream::connect(address)?;
-        socket.set_nodelay(true)?;
+        let socket = self.socket()?;
         let (ring, id) = self.ring(index, self.connected);
         ring.attach(id, OwnedFd::from(socket))?;
         ring.read(id, Reading::Stream);
@@ -324,6 +316,29 @@ impl Clients {
             Greeting::None => {}
         }
         Ok(())
+    }
+
+    /// A socket that is connected to the server.
+    fn socket(&mut self) -> Result<Socket, Box<dyn Error>> {
+        let [.., high, low] = std::process::id().to_be_bytes();
+        loop {
+            let port = PORTS.start + u16::try_from(self.connected % PORTS.len() as u32)?;
+            let host = u8::try_from(2 + self.connected / PORTS.len() as u32)?;
+            self.connected += 1;
+            let source = SocketAddr::from(([127, 64 | (high & 63), low, host], port));
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+            socket.set_reuse_address(true)?;
+            socket.set_tcp_nodelay(true)?;
+            match socket.bind(&source.into()) {
+                Ok(()) => {}
+                // Somebody listens there on all addresses.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => continue,
+                Err(error) => return Err(format!("{source}: {error}").into()),
+            }
+            let server = SocketAddr::from((Ipv4Addr::LOCALHOST, self.server.port()));
+            socket.connect(&server.into())?;
+            return Ok(socket);
+        }
     }
 
     fn acquire(&mut self, index: u32, name: &str, lease_ms: NonZeroU32) {
@@ -365,18 +380,24 @@ impl Clients {
 
     /// Waits until all is answered.
     pub(crate) fn settle(&mut self) -> Result<(), Box<dyn Error>> {
-        let deadline = Instant::now() + PATIENCE;
-        while self.awaiting > 0 {
+        self.settle_to(0, &mut Pace::new(0, 0))
+    }
+
+    /// Waits, while others have their heartbeats, until no more than so many await an answer.
+    fn settle_to(&mut self, awaiting: u32, pace: &mut Pace) -> Result<(), Box<dyn Error>> {
+        let mut answered = self.answered;
+        let mut deadline = Instant::now() + PATIENCE;
+        while self.awaiting > awaiting {
+            self.beat_due(pace);
             self.turn_within(TICK)?;
-            if Instant::now() > deadline {
-                return Err(self.missing());
+            if self.answered > answered {
+                answered = self.answered;
+                deadline = Instant::now() + PATIENCE;
+            } else if Instant::now() > deadline {
+                return Err(format!("{} answers are missing", self.awaiting).into());
             }
         }
         Ok(())
-    }
-
-    fn missing(&self) -> Box<dyn Error> {
-        format!("{} answers are missing after {PATIENCE:?}", self.awaiting).into()
     }
 
     /// Sends what is asked for and takes in what has come.
@@ -391,6 +412,11 @@ impl Clients {
         for ring in 0..self.rings.len() {
             self.rings[ring].wait(Some(timeout))?;
             self.take_in(ring);
+            // One enter takes in some 20 answers, however many there are.
+            while !self.rings[ring].is_settled() {
+                self.rings[ring].wait(Some(Duration::ZERO))?;
+                self.take_in(ring);
+            }
         }
         Ok(())
     }
