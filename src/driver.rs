@@ -20,7 +20,7 @@ use monolock_core::wire::ErrorCode;
 use monolock_ring::{Bell, ConnectionId, Errno, Event, Ring};
 use tracing::{debug, warn};
 
-use crate::clock;
+use crate::clock::{self, Clocks};
 use crate::ended_holds::EndedHolds;
 use crate::inspection::{Inspected, Tally};
 use crate::peer_limit::PeerLimit;
@@ -35,6 +35,10 @@ const DEADLINES_A_TURN: usize = 16;
 /// Turns for which passed deadlines wait until all that had come in is read. Under a load without
 /// end that would be never; each session is read once more before it is ended in any case.
 const UNSETTLED_TURNS_MAX: u32 = 8;
+
+/// A deadline that is further away is slept for with an alarm, which is set once in this time at
+/// most; a nearer one with a timeout, which needs no request of its own.
+const FAR: Duration = Duration::from_millis(10);
 
 /// What an event loop needs of its surroundings.
 #[derive(Debug)]
@@ -56,6 +60,7 @@ pub struct Driver {
     engine: Engine,
     inbox: Receiver<Command>,
     around: Surroundings,
+    clocks: Clocks,
     /// Which of the loops this is.
     number: ShardNumber,
     moves: Moves,
@@ -83,6 +88,7 @@ impl Driver {
         around: Surroundings,
     ) -> Driver {
         let shards = u32::try_from(around.shards.len()).expect("as many as there are threads");
+        let mut clocks = Clocks::read();
         Driver {
             ring,
             number: engine.shard(),
@@ -91,7 +97,8 @@ impl Driver {
             inbox,
             around,
             moves: Moves::new(shards),
-            now: clock::now(),
+            now: clocks.now(),
+            clocks,
             unsettled_turns: 0,
             shutting_down: false,
             freed: 0,
@@ -109,10 +116,9 @@ impl Driver {
     /// If the kernel refuses the ring what it granted at the start.
     pub fn run(mut self) -> io::Result<Engine> {
         loop {
-            let timeout = self.time_to_sleep();
-            self.ring.wait(timeout)?;
+            self.sleep()?;
             // Read after the wait: a lease restarts when its heartbeat is read, or a little later.
-            self.now = clock::now();
+            self.now = self.clocks.now();
             self.tally.turns += 1;
             self.take_in();
             self.pass_deadlines();
@@ -126,6 +132,18 @@ impl Driver {
         }
     }
 
+    /// Sleeps until something has come in, or a deadline may have passed.
+    fn sleep(&mut self) -> io::Result<()> {
+        let Some(wake_at) = self.engine.wake_at(self.now) else {
+            return self.ring.wait(None);
+        };
+        if wake_at.since(self.now.instant) > FAR {
+            self.ring.set_alarm(Duration::from_nanos(wake_at.as_nanos()));
+            return self.ring.wait(None);
+        }
+        self.ring.wait(Some(wake_at.since(clock::monotonic())))
+    }
+
     /// Whether no loop has a connection, nor one on its way to another.
     fn everybody_is_gone(&self) -> bool {
         self.around.shards.iter().all(|shard| shard.places().taken() == 0)
@@ -133,11 +151,6 @@ impl Driver {
 
     fn shard(&self, number: ShardNumber) -> &ShardHandle {
         &self.around.shards[number as usize]
-    }
-
-    fn time_to_sleep(&mut self) -> Option<Duration> {
-        let wake_at = self.engine.wake_at(self.now)?;
-        Some(wake_at.since(clock::monotonic()))
     }
 
     fn take_in(&mut self) {

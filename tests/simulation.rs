@@ -158,6 +158,11 @@ fn an_early_end_is_noticed() {
 }
 
 #[test]
+fn a_late_end_is_noticed() {
+    assert_caught(canary::ExpiresLate::found, Invariant::NoneIsImmortal);
+}
+
+#[test]
 fn an_end_with_input_unread_is_noticed() {
     assert_caught(canary::ProbesNothing::found, Invariant::WhatWasThereCounts);
 }

@@ -20,12 +20,14 @@
 //! | [`snapshot`] | read-only views of locks, queues and sessions |
 //! | [`glob`] | patterns for names |
 //! | [`claim`] | the client's half: heartbeats, giving up, what the server's frames mean |
+//! | [`backoff`] | how long a client stays away before it tries again |
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+pub mod backoff;
 pub mod claim;
 pub mod counts;
 pub mod duration;

@@ -2,23 +2,29 @@
 //! what the server says, and reports what has happened. What is to be opened and released when is
 //! the scenario's business.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use monolock_core::claim::{Due, Loss, News, Standing};
+use monolock_core::claim::{Loss, News, Standing};
 use monolock_core::lease_heap::LeaseHeap;
 use monolock_core::time::Instant;
 use monolock_core::wire::{Acquire, HEARTBEAT, encode_acquire};
 use monolock_ring::{ConnectionId, Event, Reading, Ring};
+use socket2::SockRef;
 
-use crate::checker::{Checker, ServerEnd};
+use crate::checker::ServerEnd;
 use crate::clock;
 use crate::course::Course;
+use crate::forwarder::Routes;
+use crate::judges::Judges;
 use crate::lock_names::LockNames;
+use crate::pace::Pace;
 use crate::phase::Phase;
 use crate::recorder::{Recorder, Timing};
 use crate::session::{SessionTable, Stage};
@@ -50,6 +56,8 @@ pub enum Happening {
     Flooded(u32),
     /// A deaf session's flood is stuck.
     Stuck(u32),
+    /// A session that has been silent still has its claim.
+    Survived(u32),
 }
 
 /// What a drive was made for.
@@ -67,6 +75,8 @@ pub struct DriveConfig {
     pub source: Source,
     /// Whether connecting is recorded before measuring begins.
     pub counts_setup: bool,
+    /// Which server each connection leads to, if there are several.
+    pub routes: Option<Routes>,
 }
 
 /// The last release of a lock, for timing how long it takes to change hands.
@@ -74,6 +84,15 @@ pub struct DriveConfig {
 struct Release {
     intended: Instant,
     begun: Instant,
+}
+
+/// A session that is silent, or was and hasn't heard from the server since.
+#[derive(Debug, Default)]
+struct Sleeper {
+    /// What came meanwhile, from receives that were under way.
+    bytes: Vec<u8>,
+    end: Option<Loss>,
+    woken_at: Option<Instant>,
 }
 
 /// What a receive has made of a claim, kept until the bytes are given back.
@@ -94,8 +113,8 @@ pub struct Drive {
     pub sessions: SessionTable,
     /// What is recorded.
     pub recorder: Recorder,
-    /// The judge.
-    pub checker: Checker,
+    /// The judges.
+    pub judges: Judges,
     /// What happened, in order, until the scenario takes it.
     pub happenings: VecDeque<Happening>,
     /// Sessions that ended unasked, by reason.
@@ -108,11 +127,17 @@ pub struct Drive {
     pub grants: u64,
     ring: Ring,
     deadlines: LeaseHeap,
+    pace: Pace,
     source: Source,
     names: LockNames,
+    routes: Option<Routes>,
+    /// By place, where a session's connection comes from, if there are routes.
+    local_addresses: Vec<Option<SocketAddr>>,
     lease_ms: NonZeroU32,
     releases: Vec<Option<Release>>,
     heard: Vec<Heard>,
+    /// By their places.
+    sleepers: HashMap<u32, Sleeper>,
     frame: Vec<u8>,
     /// Sessions opened since the last wait.
     opened: u32,
@@ -126,7 +151,7 @@ impl Drive {
             course,
             sessions: SessionTable::new(config.sessions_max, config.lease_ms),
             recorder: Recorder::new(config.counts_setup),
-            checker: Checker::new(config.locks),
+            judges: Judges::new(config.locks, config.routes.is_some()),
             happenings: VecDeque::new(),
             losses: BTreeMap::new(),
             own_limits: BTreeMap::new(),
@@ -134,11 +159,15 @@ impl Drive {
             grants: 0,
             ring,
             deadlines: LeaseHeap::with_capacity(config.sessions_max as usize),
+            pace: Pace::new(config.lease_ms),
             source: config.source,
             names: config.names,
+            routes: config.routes,
+            local_addresses: Vec::new(),
             lease_ms: config.lease_ms,
             releases: vec![None; locks],
             heard: Vec::new(),
+            sleepers: HashMap::new(),
             frame: Vec::new(),
             opened: 0,
         }
@@ -149,12 +178,13 @@ impl Drive {
         self.opened < OPENED_A_TURN && self.sessions.has_room()
     }
 
-    /// Opens a session: connects and asks for the lock.
+    /// Opens a session: connects and asks for the lock. Returns its place, unless no connection
+    /// could be begun.
     ///
     /// # Panics
     /// Unless [`Drive::may_open`].
-    pub fn open(&mut self, lock: u32, intended: Instant) {
-        self.open_with(lock, intended, None);
+    pub fn open(&mut self, lock: u32, intended: Instant) -> Option<u32> {
+        self.open_with(lock, intended, None)
     }
 
     /// Opens a session that will not read much.
@@ -162,7 +192,12 @@ impl Drive {
         self.open_with(lock, intended, Some(DEAF_BUFFER_BYTES));
     }
 
-    fn open_with(&mut self, lock: u32, intended: Instant, buffer_bytes: Option<usize>) {
+    fn open_with(
+        &mut self,
+        lock: u32,
+        intended: Instant,
+        buffer_bytes: Option<usize>,
+    ) -> Option<u32> {
         assert!(self.may_open(), "it is asked before");
         self.opened += 1;
         let begun = clock::now();
@@ -170,15 +205,16 @@ impl Drive {
             Ok(socket) => socket,
             Err(error) => {
                 self.connect_failed(&error, lock, intended);
-                return;
+                return None;
             }
         };
         let index = self.sessions.open(lock, intended, begun);
+        self.note_local_address(index, &socket);
         let id = self.sessions.connection(index);
         if let Err(error) = self.ring.attach(id, socket) {
             self.sessions.free(index);
             self.connect_failed(&ConnectError::Descriptors(error), lock, intended);
-            return;
+            return None;
         }
         self.frame.clear();
         let name = self.names.name(lock);
@@ -191,6 +227,28 @@ impl Drive {
         self.ring.read(id, Reading::Stream);
         self.course.open.fetch_add(1, Ordering::Relaxed);
         self.schedule(index);
+        Some(index)
+    }
+
+    fn note_local_address(&mut self, index: u32, socket: &OwnedFd) {
+        if self.routes.is_none() {
+            return;
+        }
+        let place = index as usize;
+        if self.local_addresses.len() <= place {
+            self.local_addresses.resize(place + 1, None);
+        }
+        let address = SockRef::from(socket).local_addr();
+        self.local_addresses[place] = address.ok().and_then(|address| address.as_socket());
+    }
+
+    /// The first answer of a session has come: which server gave it?
+    fn note_server(&mut self, index: u32) {
+        let server = self.routes.as_ref().map_or(0, |routes| {
+            let address = self.local_addresses[index as usize].expect("a socket has an address");
+            routes.server_of(address).expect("a route is noted before a byte is forwarded")
+        });
+        self.judges.answered(self.sessions.who(index), server);
     }
 
     fn connect_failed(&mut self, error: &ConnectError, lock: u32, intended: Instant) {
@@ -215,7 +273,7 @@ impl Drive {
     /// wants to hear first is released a little later.
     pub fn release(&mut self, index: u32, intended: Instant, now: Instant) {
         let who = self.sessions.who(index);
-        if self.checker.is_witness(who) {
+        if self.judges.is_witness(who) {
             self.sessions.at(index).release_at = now.after(SEND_PATIENCE);
             self.schedule(index);
             return;
@@ -225,7 +283,7 @@ impl Drive {
         if session.is_holding() {
             self.releases[lock as usize] = Some(Release { intended, begun: now });
         }
-        self.checker.released(lock, who, now);
+        self.judges.released(lock, who, now, now);
         self.close(index);
     }
 
@@ -235,7 +293,7 @@ impl Drive {
         let session = self.sessions.at(index);
         session.stage = Stage::Deaf;
         let lock = session.lock;
-        self.checker.released(lock, who, now);
+        self.judges.released(lock, who, now, now);
         self.ring.read(self.sessions.connection(index), Reading::Off);
         self.schedule(index);
     }
@@ -258,6 +316,36 @@ impl Drive {
         self.recorder.record_if(self.course.is_measured(now), Phase::Cutoff, timing);
     }
 
+    /// From here on a session is one of a process that doesn't run: it reads nothing, sends nothing
+    /// and doesn't look at the clock.
+    pub fn fall_silent(&mut self, index: u32) {
+        let session = self.sessions.at(index);
+        session.stage = Stage::Silent;
+        // If a heartbeat is in flight, its time would be the sleeper's and not the server's.
+        session.heartbeat_due = Instant::NEVER;
+        self.sleepers.insert(index, Sleeper::default());
+        self.ring.read(self.sessions.connection(index), Reading::Off);
+        self.schedule(index);
+    }
+
+    /// A silent session's process runs again. It reads what has come, and then looks at the clock:
+    /// `Survived`, or `Lost` and `Closed`, follow.
+    pub fn wake(&mut self, index: u32, now: Instant) {
+        self.sessions.at(index).stage = Stage::Waking;
+        let id = self.sessions.connection(index);
+        let sleeper = self.sleepers.entry(index).or_default();
+        sleeper.woken_at = Some(now);
+        let (bytes, end) = (std::mem::take(&mut sleeper.bytes), sleeper.end);
+        self.receive(index, &bytes, now);
+        if let Some(loss) = end {
+            self.cut(index, loss, now);
+        }
+        if self.sessions.at(index).stage == Stage::Waking {
+            self.ring.read(id, Reading::Stream);
+            self.deadlines.change(&mut self.sessions, index, now.after(SEND_PATIENCE));
+        }
+    }
+
     /// Counts a session of the setup that stands now, or has failed to.
     pub fn count_settled(&mut self, happening: Happening) {
         let is_first = match happening {
@@ -265,7 +353,10 @@ impl Drive {
                 self.sessions.at(index).settle()
             }
             Happening::Failed(_) => true,
-            Happening::Closed(_) | Happening::Flooded(_) | Happening::Stuck(_) => false,
+            Happening::Closed(_)
+            | Happening::Flooded(_)
+            | Happening::Stuck(_)
+            | Happening::Survived(_) => false,
         };
         if is_first {
             self.course.settled.fetch_add(1, Ordering::Relaxed);
@@ -298,8 +389,8 @@ impl Drive {
         {
             self.pass_deadline(index, now);
         }
-        self.checker.turn(now);
-        for who in self.checker.take_questions() {
+        self.judges.turn(now);
+        for who in self.judges.take_questions() {
             let Some(session) = self.sessions.find(who) else {
                 continue;
             };
@@ -325,21 +416,22 @@ impl Drive {
             self.release(index, intended, now);
             return;
         }
-        if now < session.claim.give_up_at() && self.ring.is_sending(id) {
+        if now >= session.claim.give_up_at() {
+            let before = session.claim.standing();
+            let loss = session.claim.end(Loss::Silence);
+            self.lose(index, before, loss, now);
+            return;
+        }
+        if self.ring.is_sending(id) {
             self.deadlines.change(&mut self.sessions, index, now.after(SEND_PATIENCE));
             return;
         }
-        let heartbeat_due = session.claim.heartbeat_at();
-        let before = session.claim.standing();
-        match session.claim.pass(now) {
-            Some(Due::Heartbeat) => {
-                session.heartbeat_due = heartbeat_due;
-                self.send_heartbeat(index);
-                self.schedule(index);
-            }
-            Some(Due::Lost(loss)) => self.lose(index, before, loss, now),
-            None => self.schedule(index),
+        let heartbeat_due = self.pace.tick_before(session.claim.heartbeat_at());
+        if heartbeat_due <= now && session.claim.send_early(now) {
+            session.heartbeat_due = heartbeat_due;
+            self.send_heartbeat(index);
         }
+        self.schedule(index);
     }
 
     fn send_heartbeat(&mut self, index: u32) {
@@ -352,22 +444,16 @@ impl Drive {
     fn take_in(&mut self, now: Instant) {
         while let Some(event) = self.ring.next_event() {
             match event {
-                Event::Received { id, mut bytes } => {
-                    let index = id.index;
-                    let session = self.sessions.at(index);
-                    if session.stage != Stage::Open {
-                        continue;
+                Event::Received { id, bytes } => match self.sessions.at(id.index).stage {
+                    Stage::Open | Stage::Waking => {
+                        listen(&mut self.sessions, &mut self.heard, id.index, bytes, now);
+                        self.take_heard(now);
                     }
-                    loop {
-                        let before = session.claim.standing();
-                        let Some(news) = session.claim.receive(&mut bytes, now) else {
-                            break;
-                        };
-                        let confirmed_at = session.claim.confirmed_at();
-                        self.heard.push(Heard { index, before, news, confirmed_at });
+                    Stage::Silent => {
+                        self.sleepers.entry(id.index).or_default().bytes.extend_from_slice(bytes);
                     }
-                    self.take_heard(now);
-                }
+                    Stage::Deaf | Stage::Closing | Stage::Free => {}
+                },
                 Event::EndOfStream { id } => self.cut(id.index, Loss::EndOfStream, now),
                 Event::ReceiveFailed { id, .. } => self.cut(id.index, Loss::Disconnected, now),
                 Event::SendFailed { id, error } => {
@@ -411,9 +497,18 @@ impl Drive {
         if !session.is_alive() {
             return;
         }
+        if session.stage == Stage::Silent {
+            self.sleepers.entry(index).or_default().end.get_or_insert(loss);
+            return;
+        }
         let before = session.claim.standing();
         session.claim.end(loss);
         self.lose(index, before, loss, now);
+    }
+
+    fn receive(&mut self, index: u32, bytes: &[u8], now: Instant) {
+        listen(&mut self.sessions, &mut self.heard, index, bytes, now);
+        self.take_heard(now);
     }
 
     fn take_heard(&mut self, now: Instant) {
@@ -433,7 +528,9 @@ impl Drive {
         let who = self.sessions.who(index);
         let session = self.sessions.at(index);
         let timing = Timing { intended: session.intended, begun: session.begun, done: now };
-        self.checker.queued(session.lock, who, now);
+        let lock = session.lock;
+        self.note_server(index);
+        self.judges.queued(lock, who, now);
         self.recorder.record(Phase::Acquire, timing, &self.course);
         self.happenings.push_back(Happening::Queued(index));
         self.schedule(index);
@@ -451,7 +548,11 @@ impl Drive {
         if self.course.is_measured(now) {
             self.grants += 1;
         }
-        self.checker.granted(lock, who, token, session.begun, now);
+        self.recorder.grant(now, &self.course);
+        if heard.before == Standing::Asking {
+            self.note_server(index);
+        }
+        self.judges.granted(lock, who, token, timing.begun, now);
         let release = self.releases[lock as usize].take();
         if heard.before == Standing::Queued {
             self.recorder.record(Phase::Wait, timing, &self.course);
@@ -481,7 +582,16 @@ impl Drive {
             }
             self.course.recorded.fetch_add(1, Ordering::Relaxed);
         }
-        self.checker.confirmed(who, heard.confirmed_at, now);
+        // An answer to what was sent before its sleep doesn't say where it stands now.
+        if session.stage == Stage::Waking
+            && let Some(sleeper) = self.sleepers.get(&heard.index)
+            && sleeper.woken_at.is_some_and(|woken_at| heard.confirmed_at >= woken_at)
+        {
+            session.stage = Stage::Open;
+            self.sleepers.remove(&heard.index);
+            self.happenings.push_back(Happening::Survived(heard.index));
+        }
+        self.judges.confirmed(who, heard.confirmed_at, now);
         self.schedule(heard.index);
     }
 
@@ -490,18 +600,22 @@ impl Drive {
         let who = self.sessions.who(index);
         let session = self.sessions.at(index);
         let (lock, intended) = (session.lock, session.intended);
-        let is_deaf = session.stage == Stage::Deaf;
+        let believed_until = now.min(session.claim.give_up_at());
+        let stage = session.stage;
         let end = ServerEnd {
             loss,
             confirmed_at: session.claim.confirmed_at(),
             lease_ends_no_earlier_than: session.claim.lease_ends_no_earlier_than(),
         };
-        if !is_deaf {
+        if stage != Stage::Deaf {
             match loss {
                 // We end it, and the server may not have noticed anything.
-                Loss::Silence => self.checker.released(lock, who, now),
-                _ => self.checker.ended(lock, who, end, now),
+                Loss::Silence => self.judges.released(lock, who, believed_until, now),
+                _ => self.judges.ended(lock, who, end, believed_until, now),
             }
+        }
+        // Whoever was silent has its own silence to blame.
+        if !matches!(stage, Stage::Deaf | Stage::Waking) {
             let (phase, failed_at) = match before {
                 Standing::Asking => (Phase::Acquire, intended),
                 Standing::Queued => (Phase::Wait, now),
@@ -512,6 +626,7 @@ impl Drive {
             *self.losses.entry(text).or_default() += 1;
             self.course.lost.fetch_add(1, Ordering::Relaxed);
         }
+        self.sleepers.remove(&index);
         self.happenings.push_back(Happening::Lost(index));
         self.close(index);
     }
@@ -523,8 +638,8 @@ impl Drive {
     }
 
     fn schedule(&mut self, index: u32) {
-        let deadline = self.sessions.at(index).deadline();
-        if self.sessions.at(index).is_scheduled() {
+        let deadline = self.sessions.at(index).deadline(self.pace);
+        if self.sessions.is_scheduled(index) {
             self.deadlines.change(&mut self.sessions, index, deadline);
         } else {
             self.deadlines.insert(&mut self.sessions, index, deadline);
@@ -532,7 +647,26 @@ impl Drive {
     }
 }
 
-fn describe_loss(before: Standing, loss: Loss, reason: &[u8]) -> String {
+/// Makes of some bytes what they mean for a claim.
+fn listen(
+    sessions: &mut SessionTable,
+    heard: &mut Vec<Heard>,
+    index: u32,
+    mut bytes: &[u8],
+    now: Instant,
+) {
+    let claim = &mut sessions.at(index).claim;
+    loop {
+        let before = claim.standing();
+        let Some(news) = claim.receive(&mut bytes, now) else {
+            return;
+        };
+        let confirmed_at = claim.confirmed_at();
+        heard.push(Heard { index, before, news, confirmed_at });
+    }
+}
+
+pub(crate) fn describe_loss(before: Standing, loss: Loss, reason: &[u8]) -> String {
     let when = match before {
         Standing::Asking => "before the first answer",
         Standing::Queued => "in the queue",

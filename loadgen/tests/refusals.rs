@@ -39,7 +39,7 @@ fn expect_refusal(words: &str, exit_code: i32, parts: &[&str]) {
 #[test]
 fn a_wrong_command_line_is_usage() {
     expect_refusal("sturm", 2, &["\"sturm\"", "connect-storm", "steady"]);
-    expect_refusal("gc-pause", 2, &["\"gc-pause\""]);
+    expect_refusal("gc-paus", 2, &["\"gc-paus\"", "gc-pause"]);
     expect_refusal("heartbeat -c 0", 2, &["'0'", "--sessions"]);
     expect_refusal("heartbeat -l 5", 2, &["'5'", "--lease", "not a duration"]);
     expect_refusal("heartbeat -l 50000000s", 2, &["--lease"]);
@@ -53,6 +53,51 @@ fn a_wrong_command_line_is_usage() {
     expect_refusal("steady -a nowhere", 2, &["--address"]);
     expect_refusal("steady --no-such-flag", 2, &["--no-such-flag"]);
     expect_refusal("compare a.json", 2, &["FILE"]);
+}
+
+#[test]
+fn pauses_that_would_show_nothing_are_usage() {
+    expect_refusal("gc-pause --pause 5", 2, &["--pause", "1s..5s"]);
+    expect_refusal("gc-pause --pause 3s..2s", 2, &["--pause", "ends before it begins"]);
+    expect_refusal("gc-pause -l 2s --pause 1s..2s", 2, &["--pause", "2s", "lose a lock"]);
+    expect_refusal("gc-pause -l 2s --pause 3s..20s", 2, &["--duration", "20s"]);
+    expect_refusal("gc-pause -c 5 -L 3", 2, &["--locks", "nobody to take them over"]);
+    expect_refusal("gc-pause -c 8 -L 2 -l 500ms -R 5", 2, &["--rate", "4 pauses a second"]);
+    expect_refusal("gc-pause -R 5 --hold 1s", 2, &["--hold", "--rate"]);
+    expect_refusal("gc-pause --write-every 0s", 2, &["--write-every"]);
+    expect_refusal("gc-pause --resource disk", 2, &["--resource", "sqlite:FILE"]);
+    expect_refusal("gc-pause --resource postgres://h:x/d", 2, &["--resource", "port"]);
+    expect_refusal("gc-pause --processes -c 501", 2, &["--processes", "500"]);
+    expect_refusal("gc-pause --processes --resource memory", 2, &["--resource", "no memory"]);
+    expect_refusal("steady --pause 5s", 2, &["--pause"]);
+    expect_refusal("holder-process", 2, &["only for gc-pause"]);
+}
+
+#[test]
+fn a_resource_that_can_not_be_used_is_said_so() {
+    let server = FakeServer::start(Fault::None);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    std::fs::write(path("text"), "this is no database, but it is long enough to be looked at")
+        .expect("writing");
+    let expect = |resource: &str, parts: &[&str]| {
+        for processes in ["", " --processes"] {
+            let words =
+                format!("gc-pause{processes} --resource {resource} -a {}", server.address());
+            expect_refusal(&words, 4, parts);
+        }
+    };
+    let missing = path("no/such.db");
+    expect(&format!("sqlite:{missing}"), &["--resource", &missing, "unable to open"]);
+    expect(&format!("sqlite:{}", directory.path().display()), &["--resource", "unable to open"]);
+    expect(&format!("sqlite:{}", path("text")), &["--resource", "not a database"]);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    drop(listener);
+    let url = format!("postgres://me:secret@127.0.0.1:{port}/db");
+    expect(&url, &["--resource", "PostgreSQL", "refused"]);
+    let run = run(["gc-pause", "--resource", &url, "-a", &server.address().to_string()]);
+    assert!(!run.stderr.contains("secret"), "{run:?}");
 }
 
 #[test]
@@ -100,7 +145,7 @@ fn a_missed_expectation_has_its_own_exit_code() {
         server.address()
     );
     let run = run(words.split_whitespace());
-    assert_eq!(run.exit_code, Some(3), "{run:?}");
+    run.expect_exit(3);
     assert!(run.stdout.contains("expected heartbeat.p50<1ns: MISSED, found"), "{run:?}");
     assert!(run.stdout.contains("expected heartbeat.errors<1: met"), "{run:?}");
     let unrecorded = "expected cutoff.p50<1s: MISSED, nothing was recorded";

@@ -99,6 +99,7 @@ impl Errno {
     pub(crate) const BROKEN_PIPE: Errno = Errno(Code::PIPE.raw_os_error());
     pub(crate) const CANCELED: Errno = Errno(Code::CANCELED.raw_os_error());
     pub(crate) const NO_BUFFERS: Errno = Errno(Code::NOBUFS.raw_os_error());
+    pub(crate) const TIME: Errno = Errno(Code::TIME.raw_os_error());
 
     /// Whether the peer has broken the connection off, as against the kernel having given up on it.
     pub fn is_by_peer(self) -> bool {

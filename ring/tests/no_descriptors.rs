@@ -12,7 +12,7 @@ fn without_a_descriptor_it_stays_and_can_be_read_and_closed() {
     let mut net = Loopback::new(&SMALL);
     let (id, peer) = net.connect(0);
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..limit.clone() }).expect("a limit");
+    setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..limit }).expect("a limit");
     net.ring.detach(id);
     let seen = net.until(|_, event| matches!(event, Seen::DetachFailed(..)));
     setrlimit(Resource::Nofile, limit).expect("the limit as it was");

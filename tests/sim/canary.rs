@@ -10,7 +10,7 @@ use monolock_core::fencing::Token;
 use monolock_core::places::Places;
 use monolock_core::session::{PeerAddress, SessionId};
 use monolock_core::shard_map::ShardNumber;
-use monolock_core::time::Now;
+use monolock_core::time::{Instant, Now};
 use monolock_core::wire::{ACQUIRED_LEN, ERROR, ErrorCode, HEARTBEAT};
 
 use super::lock_server::{LockServer, Parts};
@@ -237,6 +237,19 @@ impl LockServer for ExpiresEarly {
 
     fn silent(&mut self, id: SessionId, now: Now) {
         self.engine.silent(id, too_late(now));
+    }
+}
+
+canary! {
+    /// Its driver's alarm clock runs slow.
+    ExpiresLate {}
+}
+
+impl LockServer for ExpiresLate {
+    has_an_engine!();
+
+    fn wake_at(&mut self, now: Now) -> Option<Instant> {
+        self.engine.wake_at(now).map(|at| at.after_ms(3))
     }
 }
 

@@ -167,7 +167,7 @@ pub(crate) trait LockServer {
     fn remains(&mut self) -> Remains {
         let gauges = self.gauges();
         let engine = self.engine();
-        let has_deadline = engine.next_deadline().is_some();
+        let has_deadline = engine.wake_at(Now::default()).is_some();
         let (locks, _) = engine.locks_from(0, u32::MAX);
         let (sessions, locks) = (engine.sessions(), locks.count());
         Remains { gauges, sessions, locks, has_deadline, places_taken: 0 }

@@ -21,6 +21,7 @@ use core::time::Duration;
 use slab::Slab;
 
 pub use administration::{ForceReleaseError, NoSuchWaiter};
+pub use deadline::NEAR;
 pub use moving::Departure;
 
 use crate::counts::Counts;

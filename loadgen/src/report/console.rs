@@ -3,10 +3,17 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::outages;
 use crate::checker::Invariant;
 use crate::duration;
-use crate::results::{PhaseResult, Results};
+use crate::results::{Fencing, PhaseResult, Results};
 use crate::scenario::Scenario;
+
+/// So many marks are printed.
+const MARKS_MAX: usize = 40;
+
+/// The column of names is at least so wide.
+const NAME_WIDTH: usize = 9;
 
 /// The report, in the order of the conventions.
 pub fn report(results: &Results) -> String {
@@ -33,7 +40,15 @@ pub fn quiet(results: &Results) -> String {
             loop_note = loop_note(results),
         );
     }
+    text.push_str(&notes(results));
+    text
+}
+
+/// What makes results less than they seem, or a failure.
+pub fn notes(results: &Results) -> String {
+    let mut text = String::new();
     let _ = write_limits(results, &mut text);
+    let _ = write_fencing(results, &mut text);
     let _ = write_broken(results, &mut text);
     let _ = write_expectations(results, &mut text);
     text
@@ -63,7 +78,9 @@ pub fn csv(results: &Results) -> String {
 
 fn at<const N: usize>(phase: &PhaseResult, percentiles: [f64; N]) -> Option<[f64; N]> {
     let histogram = phase.corrected.histogram().ok()?;
-    Some(percentiles.map(|percentile| crate::results::at(&histogram, percentile)))
+    // Where all is nothing the histogram says that it is less than a microsecond.
+    let max_ms = phase.corrected.max_ms;
+    Some(percentiles.map(|percentile| crate::results::at(&histogram, percentile).min(max_ms)))
 }
 
 fn loop_note(results: &Results) -> &'static str {
@@ -76,8 +93,11 @@ fn write_report(results: &Results, text: &mut String) -> std::fmt::Result {
     writeln!(text)?;
     write_phases(results, text)?;
     write_percentiles(results, text)?;
+    outages::write(results, text)?;
     write_shares(results, text)?;
     write_losses(results, text)?;
+    write_marks(results, text)?;
+    write_fencing(results, text)?;
     write_invariants(results, text)?;
     write_broken(results, text)?;
     if !results.expectations.is_empty() {
@@ -105,6 +125,9 @@ fn write_conditions(results: &Results, text: &mut String) -> std::fmt::Result {
         show(parameters.duration_ms),
         show(parameters.warmup_ms),
     )?;
+    if let Some(pauses) = &parameters.pauses {
+        writeln!(text, "  holders fall silent for {pauses}")?;
+    }
     match (parameters.rate, parameters.is_open_loop) {
         (Some(rate), _) => {
             writeln!(text, "  open loop: {rate} operations a second, {}", parameters.arrivals)?;
@@ -141,7 +164,9 @@ fn write_conditions(results: &Results, text: &mut String) -> std::fmt::Result {
 fn write_phases(results: &Results, text: &mut String) -> std::fmt::Result {
     let heads =
         ["count", "per second", "errors", "avg", "min", "p50", "p90", "p99", "p99.9", "max"];
-    write!(text, "{:<10}", "phase, ms")?;
+    let names = results.phases.iter().map(|phase| phase.name.len());
+    let width = names.fold(NAME_WIDTH, usize::max) + 1;
+    write!(text, "{:<width$}", "phase, ms")?;
     for head in heads {
         write!(text, "{head:>11}")?;
     }
@@ -151,7 +176,7 @@ fn write_phases(results: &Results, text: &mut String) -> std::fmt::Result {
             continue;
         };
         let PhaseResult { name, count, rate, errors, corrected, .. } = phase;
-        write!(text, "{name:<10}{count:>11}{rate:>11.1}{errors:>11}")?;
+        write!(text, "{name:<width$}{count:>11}{rate:>11.1}{errors:>11}")?;
         if *count == 0 {
             writeln!(text)?;
             continue;
@@ -192,12 +217,13 @@ fn write_percentiles(results: &Results, text: &mut String) -> std::fmt::Result {
 }
 
 fn write_shares(results: &Results, text: &mut String) -> std::fmt::Result {
+    let (server, own) = (results.server.as_ref(), &results.own);
+    let an_operation =
+        server.map_or("an operation".to_owned(), |server| format!("a {}", server.operation));
     writeln!(text)?;
-    if let Some(server) = &results.server {
+    if let Some(server) = server {
         write!(text, "server: ")?;
-        if let Some(us) = server.cpu_us_per_operation {
-            write!(text, "{us:.1} us of CPU a {}, ", server.operation)?;
-        }
+        write_cost(server.cpu_us_per_operation, server.wakeups_per_operation, &an_operation, text)?;
         if let Some(bytes) = server.resident_bytes_per_session {
             write!(text, "{bytes:.0} resident bytes a session, ")?;
         }
@@ -206,15 +232,33 @@ fn write_shares(results: &Results, text: &mut String) -> std::fmt::Result {
         writeln!(text, "{megabytes:.1} MB resident, {} descriptors", server.descriptors)?;
     }
     write!(text, "load generator: ")?;
-    if let Some(us) = results.own.cpu_us_per_operation {
-        write!(text, "{us:.1} us of CPU an operation, ")?;
+    write_cost(own.cpu_us_per_operation, own.wakeups_per_operation, &an_operation, text)?;
+    if let Some(ratio) = own.cpu_ratio_to_server {
+        write!(text, "{ratio:.2} of the server's CPU, ")?;
     }
     writeln!(
         text,
         "busiest thread {:.0}%, begun late by {:.3} ms (p99)",
-        results.own.busiest_thread_ratio * 100.0,
-        results.own.slip_p99_ms
+        own.busiest_thread_ratio * 100.0,
+        own.slip_p99_ms
     )
+}
+
+/// What an operation cost one of the two, if operations were counted.
+fn write_cost(
+    cpu_us: Option<f64>,
+    wakeups: Option<f64>,
+    an_operation: &str,
+    text: &mut String,
+) -> std::fmt::Result {
+    if let Some(us) = cpu_us {
+        write!(text, "{us:.1} us of CPU ")?;
+        if let Some(wakeups) = wakeups {
+            write!(text, "and {wakeups:.2} wake-ups ")?;
+        }
+        write!(text, "{an_operation}, ")?;
+    }
+    Ok(())
 }
 
 fn write_limits(results: &Results, text: &mut String) -> std::fmt::Result {
@@ -227,6 +271,42 @@ fn write_limits(results: &Results, text: &mut String) -> std::fmt::Result {
 fn write_losses(results: &Results, text: &mut String) -> std::fmt::Result {
     for (reason, count) in &results.losses {
         writeln!(text, "lost: {count} x {reason}")?;
+    }
+    Ok(())
+}
+
+/// A few marks tell a story; many are for the plots.
+fn write_marks(results: &Results, text: &mut String) -> std::fmt::Result {
+    if results.marks.is_empty() || results.marks.len() > MARKS_MAX {
+        return Ok(());
+    }
+    writeln!(text)?;
+    for mark in &results.marks {
+        writeln!(text, "{:>9.3} s  {:<10} {}", mark.at_ms / 1e3, mark.kind, mark.label)?;
+    }
+    writeln!(text)
+}
+
+fn write_fencing(results: &Results, text: &mut String) -> std::fmt::Result {
+    let Some(fencing) = &results.fencing else {
+        return Ok(());
+    };
+    let Fencing { pauses, takeovers, writes, stale_refused, stale_accepted, .. } = fencing;
+    let stale = stale_refused + stale_accepted;
+    writeln!(
+        text,
+        "whole run: {pauses} pauses, of which {takeovers} cost the lock; {writes} writes, of which \
+         {stale} were stale: {stale_refused} refused, {stale_accepted} accepted"
+    )?;
+    let is_fenced = results.parameters.pauses.as_ref().is_none_or(|pauses| pauses.is_fenced);
+    if !is_fenced {
+        writeln!(
+            text,
+            "CORRUPTED: without fencing {stale_accepted} writes of past holders destroyed those of \
+             later ones{}{}",
+            if *stale_accepted > 0 { "; first: " } else { "" },
+            fencing.first_accepted
+        )?;
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use super::sighting::{Connection, Shard, Sighting};
 use session::{Session, Standing};
 
 /// How late anything may be that is due while the server runs. Its turns take microseconds.
-const LATE_MAX: u64 = 5 * MILLISECOND;
+const LATE_MAX: u64 = 2 * MILLISECOND;
 
 /// How much is read away after an ERROR, and for how long.
 const DRAINED_MAX: usize = 1 << 20;
