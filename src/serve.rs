@@ -17,9 +17,10 @@ use monolock_ring::{Acceptor, Bell, Ring, SetupError};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::error;
 
+use crate::audit::{self, EVENTS_MAX, Ledger};
 use crate::config::Config;
 use crate::control::signals::Caught;
-use crate::control::{self, Event, Server};
+use crate::control::{self, Audit, AuditFile, AuditTarget, Event, Server};
 use crate::driver::{Driver, Surroundings};
 use crate::fatal::Fatal;
 use crate::peer_limit::PeerLimit;
@@ -66,6 +67,7 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     };
     let ops = http_listener(passed.ops, config.ops_listen, "--ops-listen")?;
     let admin = http_listener(passed.admin, config.admin_listen, "--admin-listen")?;
+    let audit_file = config.audit_log.as_ref().map(open_audit_log).transpose()?;
     let address = listener.local_addr().map_err(no("the listener's address"))?;
     let bell = Bell::new().map_err(no("an eventfd"))?;
     let peer_limit = config.sessions_per_peer_max.map(|max| Arc::new(PeerLimit::new(max)));
@@ -91,6 +93,12 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     let shards: Arc<[ShardHandle]> = shards.into();
     // Every loop has opened by now what it has to.
     let descriptors_left = share_descriptors(&shards, spare_descriptors(descriptors_max));
+    let audit_ledger = Ledger::default();
+    let (mut recorders, audit_queue) = audit::queue(EVENTS_MAX, shards.len(), &audit_ledger);
+    if config.audit_log.is_none() {
+        recorders.clear();
+    }
+    let mut recorders = recorders.into_iter();
     let ended_holds_max = if admin.is_some() { ended_holds::LOCKS_MAX } else { 0 };
     for post in posts {
         post.take_up(Surroundings {
@@ -98,6 +106,7 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
             bell: bell.clone(),
             peer_limit: peer_limit.clone(),
             ended_holds_max,
+            recorder: recorders.next(),
         });
     }
 
@@ -120,6 +129,26 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
         tell,
         ops,
         admin,
+        audit: config.audit_log.clone().zip(audit_file).map(|(target, file)| Audit {
+            target,
+            file,
+            queue: audit_queue,
+        }),
+        audit_ledger,
+    })
+}
+
+/// Opens the audit log, so that a path that can't be written is known at the start.
+fn open_audit_log(target: &AuditTarget) -> Result<Option<AuditFile>, Fatal> {
+    control::open_audit_log(target).map_err(|error| {
+        let name = match target {
+            AuditTarget::Stdout => "-".into(),
+            AuditTarget::File(path) => path.display().to_string(),
+        };
+        Fatal::dead_end(format_args!(
+            "cannot open the audit log {name}: {error}; give another path with --audit-log, or \
+             the right to write there"
+        ))
     })
 }
 
