@@ -1,6 +1,6 @@
 //! What is written to the audit log, on its way from the event loops to its writer. An event loop
-//! never waits: what finds the queue full is dropped and counted, and the gap is marked in the place
-//! where it is.
+//! never waits: what finds the queue full is dropped and counted, and the gap is marked in its
+//! place.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

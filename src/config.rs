@@ -377,7 +377,8 @@ fn command() -> Command {
         .subcommand(serve)
         .after_help(
             "Every flag may be written -name value, -name=value, --name value or --name=value.\n\
-             A flag beats its variable, a variable its default; an empty variable is none.",
+             A flag beats its variable, a variable its default; an empty variable is none.\n\n\
+             monolock run LOCK -- COMMAND holds a lock while a command runs: monolock run --help.",
         )
 }
 

@@ -3,6 +3,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`cli`] | the commands beside the server |
 //! | [`config`] | flags, environment, defaults |
 //! | [`driver`] | the event loop |
 //! | [`shards`], [`peer_limit`] | the loops as seen from outside; who may have a place in them |
@@ -14,6 +15,7 @@
 //! | `sys` | descriptors that the process was started with |
 
 pub mod audit;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod control;
@@ -31,6 +33,7 @@ pub mod shards;
 mod sys;
 
 use std::env;
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -44,9 +47,13 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode, Fatal> {
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    if let Some(code) = cli::run_command(&arguments) {
+        return Ok(code);
+    }
     let signals = signals::catch()
         .map_err(|error| Fatal::dead_end(format_args!("cannot catch signals: {error}")))?;
-    match config::parse(env::args_os().skip(1), |variable| env::var_os(variable))? {
+    match config::parse(arguments, |variable| env::var_os(variable))? {
         Request::Print(text) => {
             let _ = write!(std::io::stdout(), "{text}");
             Ok(ExitCode::SUCCESS)

@@ -76,12 +76,7 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
 
     let places_max = u32::try_from(descriptors_max.min(PLACES_MAX)).expect("limited");
     let shard_map = ShardMap::new(config.shards, random_key()?);
-    let engine = EngineConfig {
-        sessions_max: places_max,
-        io_timeout: config.io_timeout,
-        lease_max_ms: config.lease_max_ms,
-        hash_key: random_key()?,
-    };
+    let engine = engine_config(config, places_max)?;
     let (shards, posts): (Vec<_>, Vec<_>) = (0..config.shards.get())
         .map(|number| {
             let engine = Engine::of_shard(number, shard_map, engine, Arc::clone(&mint));
@@ -94,31 +89,25 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     // Every loop has opened by now what it has to.
     let descriptors_left = share_descriptors(&shards, spare_descriptors(descriptors_max));
     let audit_ledger = Ledger::default();
-    let (mut recorders, audit_queue) = audit::queue(EVENTS_MAX, shards.len(), &audit_ledger);
-    if config.audit_log.is_none() {
-        recorders.clear();
-    }
-    let mut recorders = recorders.into_iter();
+    let (recorders, audit_queue) = audit::queue(EVENTS_MAX, shards.len(), &audit_ledger);
     let ended_holds_max = if admin.is_some() { ended_holds::LOCKS_MAX } else { 0 };
-    for post in posts {
+    for (post, recorder) in posts.into_iter().zip(recorders) {
         post.take_up(Surroundings {
             shards: Arc::clone(&shards),
             bell: bell.clone(),
             peer_limit: peer_limit.clone(),
             ended_holds_max,
-            recorder: recorders.next(),
+            recorder: config.audit_log.as_ref().map(|_| recorder),
         });
     }
-
     tell_of_signals(signals, tell.clone())?;
     let dealer = RoundRobin::new(Arc::clone(&shards), peer_limit, descriptors_left);
     let accept_counts = dealer.counts();
     let acceptor = Acceptor::start(OwnedFd::from(listener), bell, dealer)
         .map_err(no("a thread for accepting"))?;
-    let sessions_max = u64::from(places_max) * u64::from(config.shards.get());
     Ok(Server {
         address,
-        sessions_max,
+        sessions_max: u64::from(places_max) * u64::from(config.shards.get()),
         shards,
         shard_map,
         acceptor,
@@ -129,12 +118,21 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
         tell,
         ops,
         admin,
-        audit: config.audit_log.clone().zip(audit_file).map(|(target, file)| Audit {
+        audit: (config.audit_log.clone().zip(audit_file)).map(|(target, file)| Audit {
             target,
             file,
             queue: audit_queue,
         }),
         audit_ledger,
+    })
+}
+
+fn engine_config(config: &Config, sessions_max: u32) -> Result<EngineConfig, Fatal> {
+    Ok(EngineConfig {
+        sessions_max,
+        io_timeout: config.io_timeout,
+        lease_max_ms: config.lease_max_ms,
+        hash_key: random_key()?,
     })
 }
 

@@ -342,7 +342,10 @@ fn what_there_is_no_room_for_is_counted_and_its_gap_marked() {
         assert!(reader.read_line(&mut line).expect("a line") > 0);
         let value: Value = serde_json::from_str(&line).expect("valid JSON");
         match value["event"].as_str().expect("an event") {
-            "dropped" => gaps += value["count"].as_u64().expect("a count") as usize,
+            "dropped" => {
+                let count = value["count"].as_u64().expect("a count");
+                gaps += usize::try_from(count).expect("few");
+            }
             _ => told += 1,
         }
     }

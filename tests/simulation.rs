@@ -5,10 +5,10 @@
 
 mod sim;
 
-use std::collections::BTreeMap;
 use std::env;
 use std::time::Duration;
 
+use monolock_core::shard_map::ShardMap;
 use sim::auditor::{Auditor, Limits, Tally};
 use sim::canary;
 use sim::invariants::{Invariant, Violation};
@@ -261,7 +261,7 @@ fn an_error_that_a_reset_destroys_is_noticed() {
     let limits = Limits { io_timeout: Duration::from_secs(5), lease_max_ms: None };
     let mut auditor = Auditor::new(limits);
     for sighting in [
-        Sighting::Started(BTreeMap::new()),
+        Sighting::Started(ShardMap::single()),
         Sighting::Accepted(0, 0),
         Sighting::Arrived(0, 1),
         Sighting::Read(0, vec![0x7f]),

@@ -124,9 +124,11 @@ impl Load {
         self.pauses.as_ref().is_some_and(|pauses| pauses.are_real)
     }
 
-    /// Whether all operations are intended for the same moment.
+    /// Whether many operations are intended for the same moment: all of a storm, or those of the
+    /// clients of a server that has failed.
     pub fn is_all_at_once(&self) -> bool {
         self.scenario == Scenario::ConnectStorm && self.rate.is_none()
+            || self.scenario.kills_servers()
     }
 }
 

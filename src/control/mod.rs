@@ -135,7 +135,9 @@ async fn steer(server: Server) -> Result<(), Fatal> {
         admin: address_of(server.admin.as_ref()),
     };
     let ledger = server.audit_ledger;
-    let mut audit = server.audit.map(|audit| start_audit(audit, &ledger)).transpose()?;
+    let mut audit = server
+        .audit
+        .map(|Audit { target, file, queue }| audit::start(target, file, queue, &ledger));
     let running = Running::new(shards, shard_map, addresses, mint, accept_counts, ledger);
     let running = Rc::new(running);
     if let Some(listener) = server.ops {
@@ -198,11 +200,6 @@ async fn steer(server: Server) -> Result<(), Fatal> {
     }
     info!(holders_told = told, "stopped");
     Ok(())
-}
-
-fn start_audit(audit: Audit, ledger: &Ledger) -> Result<audit::Handle, Fatal> {
-    audit::start(audit.target, audit.file, audit.queue, ledger)
-        .map_err(|error| Fatal::dead_end(format_args!("cannot write the audit log: {error}")))
 }
 
 /// Reads again what is read from files. It is not waited for, since a disk may hang.

@@ -34,26 +34,18 @@ pub(super) async fn spawn_blocking<T: Send + 'static>(
 }
 
 /// A file that is appended to without this thread waiting for it.
-pub(super) struct AppendFile {
-    appending: tokio_uring::fs::File,
-    file: File,
-}
+pub(super) struct AppendFile(tokio_uring::fs::File);
 
 impl AppendFile {
-    pub(super) fn new(file: File) -> io::Result<AppendFile> {
-        Ok(AppendFile { appending: tokio_uring::fs::File::from_std(file.try_clone()?), file })
+    pub(super) fn new(file: File) -> AppendFile {
+        AppendFile(tokio_uring::fs::File::from_std(file))
     }
 
     /// Appends what stands at `from` and behind it, and gives the bytes back and how many of them
     /// were written.
     pub(super) async fn append(&self, bytes: Vec<u8>, from: usize) -> (io::Result<usize>, Vec<u8>) {
         // The file's own position: only it is right where several share a descriptor.
-        let (result, rest) = self.appending.write_at(bytes.slice(from..), u64::MAX).submit().await;
+        let (result, rest) = self.0.write_at(bytes.slice(from..), u64::MAX).submit().await;
         (result, rest.into_inner())
-    }
-
-    /// The length of a file; of anything else zero.
-    pub(super) fn len(&self) -> io::Result<u64> {
-        self.file.metadata().map(|metadata| metadata.len())
     }
 }

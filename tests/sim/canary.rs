@@ -495,8 +495,9 @@ impl LockServer for RestartsLeaseInMoves {
 pub(crate) struct MintsInEachShard;
 
 impl MintsInEachShard {
-    pub(crate) fn found(parts: Parts) -> Box<dyn LockServer> {
-        Box::new(Parts { mint: Arc::default(), ..parts }.engine())
+    pub(crate) fn found(mut parts: Parts) -> Box<dyn LockServer> {
+        parts.mint = Arc::default();
+        Box::new(parts.engine())
     }
 }
 

@@ -14,7 +14,7 @@ use super::driver::{Driver, Message, Turn};
 use super::lock_server::{LockServer, Parts};
 use super::network::Network;
 use super::sighting::{Connection, Gauges, Remains, Shard, Sighting};
-use super::workload::{LOCKS, Scenario};
+use super::workload::Scenario;
 
 /// Makes the server of an event loop out of the parts of its engine.
 pub(crate) type Founder = fn(Parts) -> Box<dyn LockServer>;
@@ -78,9 +78,8 @@ impl Process {
         }
     }
 
-    /// Where each lock is.
-    pub(crate) fn homes(&self) -> BTreeMap<String, Shard> {
-        LOCKS.iter().map(|&lock| (lock.to_owned(), self.owner(lock))).collect()
+    pub(crate) fn shard_map(&self) -> ShardMap {
+        self.shard_map
     }
 
     fn owner(&self, lock: &str) -> Shard {

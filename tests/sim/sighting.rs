@@ -1,10 +1,9 @@
 //! What can be seen from outside: the wire on the server's side of the network, what the process
 //! reports about ownership, and what is done to it.
 
-use std::collections::BTreeMap;
-
 use monolock_core::effect::ReleaseReason;
 use monolock_core::fencing::Token;
+use monolock_core::shard_map::ShardMap;
 use monolock_core::time::UnixTime;
 
 /// A connection, numbered in the order in which they were begun.
@@ -142,9 +141,9 @@ pub(crate) enum Sighting {
     /// The whole process is stopped, and goes on.
     Stopped,
     Continued,
-    /// The process is gone, and another one begins, which has these locks in these shards.
+    /// The process is gone, and another one begins, which spreads locks over its shards like this.
     Died,
-    Started(BTreeMap<String, Shard>),
+    Started(ShardMap),
     /// An event loop has turned once. How many places each has for who comes from another one.
     TurnEnds {
         gauges: Gauges,

@@ -226,7 +226,7 @@ impl World {
         let (seed, number) = (self.seed, self.processes);
         let draws = |of: &str| Draws::named(seed, &format!("{of} of process {number}"));
         let process = Process::new(&self.scenario, self.founder, config, draws);
-        self.auditor.see(self.now, Sighting::Started(process.homes()));
+        self.auditor.see(self.now, Sighting::Started(process.shard_map()));
         self.process = Some(process);
         self.stopped_until = self.now;
     }

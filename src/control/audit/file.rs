@@ -22,6 +22,8 @@ pub enum Target {
 #[derive(Debug)]
 pub(crate) struct AuditFile {
     pub(super) file: File,
+    /// The same, to see what became of what was written; of a file that may be read.
+    pub(super) reader: Option<File>,
     /// A line of it was cut off: it is closed before anything else is written.
     pub(super) ends_within_line: bool,
 }
@@ -36,7 +38,7 @@ pub(crate) fn open(target: &Target) -> io::Result<Option<AuditFile>> {
         Target::File(path) => path,
         Target::Stdout => {
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-            return Ok(Some(AuditFile { file, ends_within_line: false }));
+            return Ok(Some(AuditFile { file, reader: None, ends_within_line: false }));
         }
     };
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -56,15 +58,20 @@ pub(crate) fn open(target: &Target) -> io::Result<Option<AuditFile>> {
         // It is opened by now. The ring waits by itself until somebody reads.
         fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     }
-    let ends_within_line = metadata.is_file()
-        && metadata.len() > 0
-        && last_byte(path, metadata.len()).is_some_and(|byte| byte != b'\n');
-    Ok(Some(AuditFile { file, ends_within_line }))
+    let reader = if metadata.is_file() { File::open(path).ok() } else { None };
+    let ends_within_line = reader.as_ref().is_some_and(ends_within_line);
+    Ok(Some(AuditFile { file, reader, ends_within_line }))
 }
 
-/// `None` if it may be written only.
-fn last_byte(path: &PathBuf, len: u64) -> Option<u8> {
-    let mut byte = [0];
-    File::open(path).ok()?.read_exact_at(&mut byte, len - 1).ok()?;
-    Some(byte[0])
+/// Whether the last thing in the file is the beginning of a line.
+pub(super) fn ends_within_line(reader: &File) -> bool {
+    last_bytes(reader, 1).is_some_and(|last| last != *b"\n")
+}
+
+/// The last so many bytes, if there are that many.
+pub(super) fn last_bytes(reader: &File, count: usize) -> Option<Vec<u8>> {
+    let start = reader.metadata().ok()?.len().checked_sub(count as u64)?;
+    let mut bytes = vec![0; count];
+    reader.read_exact_at(&mut bytes, start).ok()?;
+    Some(bytes)
 }

@@ -1,5 +1,6 @@
 //! Writes what the queue has, line by line and in order, however often it must be tried.
 
+use std::fs::File;
 use std::io;
 use std::time::Duration;
 
@@ -50,15 +51,12 @@ impl Handle {
 }
 
 /// Starts to write what comes out of the queue.
-///
-/// # Errors
-/// If there is no descriptor to be had.
 pub(in super::super) fn start(
     target: Target,
     file: Option<AuditFile>,
     queue: Queue,
     ledger: &Ledger,
-) -> io::Result<Handle> {
+) -> Handle {
     let (reopen, reopen_requests) = mpsc::unbounded_channel();
     let (end, ended) = oneshot::channel();
     let mut writer = Writer {
@@ -68,17 +66,17 @@ pub(in super::super) fn start(
         file: None,
         lines: Vec::new(),
         written: 0,
-        size_when_cut: 0,
+        reader: None,
         ledger: ledger.clone(),
         has_failed: false,
     };
-    writer.take_up(file)?;
+    writer.take_up(file);
     runtime::spawn(async move {
         writer.run().await;
         // Whoever does not wait any more has counted what is lost.
         let _ = end.send(());
     });
-    Ok(Handle { reopen, ledger: ledger.clone(), ended })
+    Handle { reopen, ledger: ledger.clone(), ended }
 }
 
 struct Writer {
@@ -90,8 +88,8 @@ struct Writer {
     lines: Vec<u8>,
     /// How much of the first line is written.
     written: usize,
-    /// How large the file was when the first line was cut off.
-    size_when_cut: u64,
+    /// To see whether that is still there.
+    reader: Option<File>,
     ledger: Ledger,
     has_failed: bool,
 }
@@ -136,21 +134,17 @@ impl Writer {
 
     /// Writes as much as is taken at once.
     async fn write(&mut self) -> io::Result<()> {
+        self.look_after_cut_line();
         let Some(file) = &self.file else {
             self.open().await?;
             return Ok(());
         };
-        if self.written > 0 && file.len()? < self.size_when_cut {
-            // What was written of the line is gone with a truncation.
-            self.written = 0;
-        }
         let lines = std::mem::take(&mut self.lines);
         let (result, lines) = file.append(lines, self.written).await;
         self.lines = lines;
         match result {
             Ok(0) => Err(io::ErrorKind::WriteZero.into()),
             Ok(len) => {
-                self.size_when_cut = file.len()?;
                 self.written += len;
                 let whole = self.lines[..self.written].iter().rposition(|&byte| byte == b'\n');
                 if let Some(end) = whole {
@@ -170,6 +164,26 @@ impl Writer {
                 }
                 Err(error)
             }
+        }
+    }
+
+    /// If what was written of a line is gone with a truncation, it is written again as a whole.
+    fn look_after_cut_line(&mut self) {
+        let Some(reader) = &self.reader else { return };
+        let begun = &self.lines[..self.written];
+        if !begun.is_empty()
+            && file::last_bytes(reader, begun.len()).is_none_or(|last| last != begun)
+        {
+            self.written = 0;
+            self.close_fragment(file::ends_within_line(reader));
+        }
+    }
+
+    /// What stands at the end of the file is not ours to complete.
+    fn close_fragment(&mut self, is_there: bool) {
+        if is_there {
+            self.lines.insert(0, b'\n');
+            self.ledger.note_queued();
         }
     }
 
@@ -197,7 +211,8 @@ impl Writer {
         if opened.is_none() {
             return Err(io::Error::other("nobody reads from the pipe"));
         }
-        self.take_up(opened)
+        self.take_up(opened);
+        Ok(())
     }
 
     async fn reopen(&mut self) -> bool {
@@ -217,15 +232,12 @@ impl Writer {
         }
     }
 
-    fn take_up(&mut self, opened: Option<AuditFile>) -> io::Result<()> {
-        let Some(AuditFile { file, ends_within_line }) = opened else { return Ok(()) };
-        self.file = Some(AppendFile::new(file)?);
-        if ends_within_line {
-            // A crash has left it, or we have just now.
-            self.lines.insert(0, b'\n');
-            self.ledger.note_queued();
-        }
+    fn take_up(&mut self, opened: Option<AuditFile>) {
+        let Some(AuditFile { file, reader, ends_within_line }) = opened else { return };
+        self.file = Some(AppendFile::new(file));
+        self.reader = reader;
         self.written = 0;
-        Ok(())
+        // A crash has left it, or we have just now.
+        self.close_fragment(ends_within_line);
     }
 }

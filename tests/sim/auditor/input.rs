@@ -57,7 +57,7 @@ impl Auditor {
                 }
             }
             Said::Acquire { lock, lease_ms } => {
-                let home = self.homes[&lock];
+                let home = self.home(&lock);
                 let session = self.known(connection)?;
                 session.lock = lock;
                 session.lease = u64::from(lease_ms) * MILLISECOND;

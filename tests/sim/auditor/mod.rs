@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use monolock_core::fencing::Token;
+use monolock_core::shard_map::ShardMap;
 
 use super::clock::{MILLISECOND, SECOND};
 use super::invariants::{Invariant, Verdict, Violation};
@@ -56,7 +57,7 @@ pub(crate) struct Auditor {
     /// The shards that were told to end.
     shut_down: BTreeSet<Shard>,
     /// Where each lock is.
-    homes: BTreeMap<String, Shard>,
+    shard_map: ShardMap,
     /// Shards that have places for connections from others, and since when.
     with_places: BTreeMap<Shard, u64>,
     sessions: BTreeMap<Connection, Session>,
@@ -84,7 +85,7 @@ impl Auditor {
             now: 0,
             running: None,
             shut_down: BTreeSet::new(),
-            homes: BTreeMap::new(),
+            shard_map: ShardMap::single(),
             with_places: BTreeMap::new(),
             sessions: BTreeMap::new(),
             departed: BTreeMap::new(),
@@ -160,6 +161,11 @@ impl Auditor {
         !self.shut_down.is_empty()
     }
 
+    /// The shard to which a lock belongs.
+    fn home(&self, lock: &str) -> Shard {
+        self.shard_map.owner(lock) as usize
+    }
+
     fn io_timeout(&self) -> u64 {
         u64::try_from(self.limits.io_timeout.as_nanos()).expect("not centuries")
     }
@@ -209,8 +215,8 @@ impl Auditor {
             Sighting::Shutdown(shard) => self.shut_down(shard),
             Sighting::Stopped => self.stop(),
             Sighting::Continued => self.go_on(),
-            Sighting::Started(ref homes) => {
-                self.homes.clone_from(homes);
+            Sighting::Started(shard_map) => {
+                self.shard_map = shard_map;
                 self.go_on()
             }
             Sighting::Died => self.die(),

@@ -70,7 +70,7 @@ impl Auditor {
         session.whereabouts = Whereabouts::In(shard);
         session.owed.iter_mut().for_each(|since| *since = now);
         let wrong = session.wrong_on_arrival.take();
-        let is_home = self.homes.get(&lock) == Some(&shard);
+        let is_home = self.home(&lock) == shard;
         Invariant::MovesOnce.holds(is_under_way && is_home, || {
             format!("connection {connection} claims {lock} and comes to shard {shard}")
         })?;
@@ -112,7 +112,7 @@ impl Auditor {
         let running = self.running.unwrap_or(self.now);
         for (connection, session) in &self.sessions {
             let Whereabouts::HeldUpIn(_, since) = session.whereabouts else { continue };
-            let home = self.homes[&session.lock];
+            let home = self.home(&session.lock);
             let Some(&with_places) = self.with_places.get(&home) else { continue };
             let is_late = since.max(with_places).max(running) + LATE_MAX < self.now;
             Invariant::PlacesAreUsed.holds(!is_late || !session.is_alive(), || {
