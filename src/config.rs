@@ -15,6 +15,7 @@ use monolock_core::duration::parse_duration;
 use monolock_core::wire::PROTOCOL_VERSION;
 use tracing::Level;
 
+use crate::control::AuditTarget;
 use crate::fatal::Fatal;
 
 /// One setting, as the command line, the help and the documentation know it.
@@ -37,7 +38,7 @@ const AUTO: &str = "auto";
 const SHARDS_MAX: u32 = 1024;
 
 /// Every setting there is.
-pub const FLAGS: [Flag; 10] = [
+pub const FLAGS: [Flag; 11] = [
     Flag {
         name: "listen",
         variable: "MONOLOCK_LISTEN_ADDRESS",
@@ -65,6 +66,13 @@ pub const FLAGS: [Flag; 10] = [
         default: OFF,
         value_name: "NAMES",
         meaning: "names, with commas between them, that the admin API may be called by",
+    },
+    Flag {
+        name: "audit-log",
+        variable: "MONOLOCK_AUDIT_LOG",
+        default: OFF,
+        value_name: "PATH",
+        meaning: "file that every change of ownership is appended to; - is stdout",
     },
     Flag {
         name: "shards",
@@ -121,6 +129,8 @@ pub struct Config {
     pub admin_listen: Option<SocketAddr>,
     /// The names that it may be called by, besides `localhost` and every address.
     pub admin_hosts: Vec<String>,
+    /// Where every change of ownership is written.
+    pub audit_log: Option<AuditTarget>,
     /// How many event loops there are.
     pub shards: NonZeroU32,
     /// The time for a first frame, and for a write that is stuck.
@@ -193,6 +203,12 @@ fn config(setting: &dyn Fn(&str) -> Result<Setting, Fatal>) -> Result<Config, Fa
         ops_listen: setting("ops-listen")?.parse_unless_off(parse_address)?,
         admin_listen: setting("admin-listen")?.parse_unless_off(parse_address)?,
         admin_hosts: setting("admin-host")?.parse_unless_off(parse_hosts)?.unwrap_or_default(),
+        audit_log: setting("audit-log")?.parse_unless_off(|text| {
+            Ok(match text {
+                "-" => AuditTarget::Stdout,
+                path => AuditTarget::File(path.into()),
+            })
+        })?,
         shards: setting("shards")?.parse(parse_shards)?,
         io_timeout: setting("io-timeout")?.parse(|text| match parse_duration(text) {
             Ok(Duration::ZERO) => Err("must be more than nothing".into()),
@@ -451,6 +467,7 @@ mod tests {
         assert_eq!(config.ops_listen, None);
         assert_eq!(config.admin_listen, None);
         assert!(config.admin_hosts.is_empty());
+        assert_eq!(config.audit_log, None);
         assert_eq!(config.shards.get() as usize, thread::available_parallelism().unwrap().get());
         assert_eq!(config.io_timeout, Duration::from_secs(5));
         assert_eq!(config.lease_max_ms, None);

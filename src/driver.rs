@@ -20,6 +20,7 @@ use monolock_core::wire::ErrorCode;
 use monolock_ring::{Bell, ConnectionId, Errno, Event, Ring};
 use tracing::{debug, warn};
 
+use crate::audit::{self, Recorder};
 use crate::clock::{self, Clocks};
 use crate::ended_holds::EndedHolds;
 use crate::inspection::{Inspected, Tally};
@@ -51,6 +52,8 @@ pub struct Surroundings {
     pub peer_limit: Option<Arc<PeerLimit>>,
     /// For how many locks it is kept how their last hold ended.
     pub ended_holds_max: usize,
+    /// Where it tells of changes of ownership, if there is an audit log.
+    pub recorder: Option<Recorder>,
 }
 
 /// One event loop.
@@ -224,10 +227,13 @@ impl Driver {
                     self.connect(socket, peer, refusal);
                 }
                 Command::Ask(question) => {
+                    // What has happened before it is told before it.
+                    self.report_changes();
                     question.put_to(Inspected {
                         engine: &mut self.engine,
                         now: self.now,
                         ended_holds: &self.ended_holds,
+                        recorder: self.around.recorder.as_ref(),
                         tally: self.tally,
                     });
                 }
@@ -321,6 +327,9 @@ impl Driver {
     fn report_changes(&mut self) {
         while let Some(change) = self.engine.poll_change() {
             self.ended_holds.note(&change, self.now);
+            if let Some(recorder) = &self.around.recorder {
+                recorder.record(audit::Event::of_change(&change, self.now.unix));
+            }
             let (lock, peer, token) = (&*change.lock, change.peer, change.token.get());
             match change.what {
                 Ownership::Granted { wait } => {

@@ -8,6 +8,7 @@ use monolock_core::engine::Engine;
 use monolock_core::time::Now;
 use tokio::sync::oneshot;
 
+use crate::audit::Recorder;
 use crate::ended_holds::EndedHolds;
 
 /// What a question has before it.
@@ -19,6 +20,8 @@ pub struct Inspected<'a> {
     pub now: Now,
     /// How the last holds of its locks ended.
     pub ended_holds: &'a EndedHolds,
+    /// Where it tells of events, if there is an audit log.
+    pub recorder: Option<&'a Recorder>,
     /// What the loop itself has done so far.
     pub tally: Tally,
 }

@@ -10,9 +10,11 @@
 //! | [`inspection`], [`ended_holds`] | questions that a loop answers, and what it keeps for them |
 //! | [`listener`], `passed_listener` | the listening socket and what accepted ones inherit |
 //! | [`control`] | the control plane: signals, probes and metrics, the admin API, shutting down |
+//! | [`audit`] | events on their way from the loops to the audit log |
 //! | [`clock`], [`descriptors`], [`logging`], [`fatal`] | what the machine gives, and what if not |
 //! | `sys` | descriptors that the process was started with |
 
+pub mod audit;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -17,9 +17,10 @@ use monolock_ring::{Acceptor, Bell, Ring, SetupError};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::error;
 
+use crate::audit::{self, EVENTS_MAX, Ledger};
 use crate::config::Config;
 use crate::control::signals::Caught;
-use crate::control::{self, Event, Server};
+use crate::control::{self, Audit, AuditFile, AuditTarget, Event, Server};
 use crate::driver::{Driver, Surroundings};
 use crate::fatal::Fatal;
 use crate::peer_limit::PeerLimit;
@@ -66,6 +67,7 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     };
     let ops = http_listener(passed.ops, config.ops_listen, "--ops-listen")?;
     let admin = http_listener(passed.admin, config.admin_listen, "--admin-listen")?;
+    let audit_file = config.audit_log.as_ref().map(open_audit_log).transpose()?;
     let address = listener.local_addr().map_err(no("the listener's address"))?;
     let bell = Bell::new().map_err(no("an eventfd"))?;
     let peer_limit = config.sessions_per_peer_max.map(|max| Arc::new(PeerLimit::new(max)));
@@ -74,12 +76,7 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
 
     let places_max = u32::try_from(descriptors_max.min(PLACES_MAX)).expect("limited");
     let shard_map = ShardMap::new(config.shards, random_key()?);
-    let engine = EngineConfig {
-        sessions_max: places_max,
-        io_timeout: config.io_timeout,
-        lease_max_ms: config.lease_max_ms,
-        hash_key: random_key()?,
-    };
+    let engine = engine_config(config, places_max)?;
     let (shards, posts): (Vec<_>, Vec<_>) = (0..config.shards.get())
         .map(|number| {
             let engine = Engine::of_shard(number, shard_map, engine, Arc::clone(&mint));
@@ -91,25 +88,26 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     let shards: Arc<[ShardHandle]> = shards.into();
     // Every loop has opened by now what it has to.
     let descriptors_left = share_descriptors(&shards, spare_descriptors(descriptors_max));
+    let audit_ledger = Ledger::default();
+    let (recorders, audit_queue) = audit::queue(EVENTS_MAX, shards.len(), &audit_ledger);
     let ended_holds_max = if admin.is_some() { ended_holds::LOCKS_MAX } else { 0 };
-    for post in posts {
+    for (post, recorder) in posts.into_iter().zip(recorders) {
         post.take_up(Surroundings {
             shards: Arc::clone(&shards),
             bell: bell.clone(),
             peer_limit: peer_limit.clone(),
             ended_holds_max,
+            recorder: config.audit_log.as_ref().map(|_| recorder),
         });
     }
-
     tell_of_signals(signals, tell.clone())?;
     let dealer = RoundRobin::new(Arc::clone(&shards), peer_limit, descriptors_left);
     let accept_counts = dealer.counts();
     let acceptor = Acceptor::start(OwnedFd::from(listener), bell, dealer)
         .map_err(no("a thread for accepting"))?;
-    let sessions_max = u64::from(places_max) * u64::from(config.shards.get());
     Ok(Server {
         address,
-        sessions_max,
+        sessions_max: u64::from(places_max) * u64::from(config.shards.get()),
         shards,
         shard_map,
         acceptor,
@@ -120,6 +118,35 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
         tell,
         ops,
         admin,
+        audit: (config.audit_log.clone().zip(audit_file)).map(|(target, file)| Audit {
+            target,
+            file,
+            queue: audit_queue,
+        }),
+        audit_ledger,
+    })
+}
+
+fn engine_config(config: &Config, sessions_max: u32) -> Result<EngineConfig, Fatal> {
+    Ok(EngineConfig {
+        sessions_max,
+        io_timeout: config.io_timeout,
+        lease_max_ms: config.lease_max_ms,
+        hash_key: random_key()?,
+    })
+}
+
+/// Opens the audit log, so that a path that can't be written is known at the start.
+fn open_audit_log(target: &AuditTarget) -> Result<Option<AuditFile>, Fatal> {
+    control::open_audit_log(target).map_err(|error| {
+        let name = match target {
+            AuditTarget::Stdout => "-".into(),
+            AuditTarget::File(path) => path.display().to_string(),
+        };
+        Fatal::dead_end(format_args!(
+            "cannot open the audit log {name}: {error}; give another path with --audit-log, or \
+             the right to write there"
+        ))
     })
 }
 

@@ -62,6 +62,7 @@ struct Readings {
     connections_accepted: u64,
     accept_errors: u64,
     token_ahead_seconds: f64,
+    audit_dropped: u64,
     is_draining: bool,
     last_reload: Reload,
     process: ProcessStats,
@@ -145,6 +146,11 @@ pub const FAMILIES: &[Family] = &[
     gauge("monolock_draining", "Whether nothing is granted any more.", |now, out| {
         out.value(u8::from(now.is_draining));
     }),
+    counter(
+        "monolock_audit_dropped_total",
+        "Events that the audit log has no room for; its gaps are marked.",
+        |now, out| out.value(now.audit_dropped),
+    ),
     counter("monolock_tls_handshake_errors_total", "TLS handshakes that failed.", |_, out| {
         // Without TLS there is no handshake that could.
         out.value(0);
@@ -241,6 +247,7 @@ impl Readings {
             connections_accepted: running.accept_counts.accepted.load(Ordering::Relaxed),
             accept_errors: running.accept_counts.errors.load(Ordering::Relaxed),
             token_ahead_seconds: running.mint.ahead_seconds(now),
+            audit_dropped: running.audit_ledger.dropped(),
             is_draining: running.drain_ends_at().is_some(),
             last_reload: running.last_reload.get(),
             process: process_stats::read(),

@@ -2,6 +2,7 @@
 //! hold up an event loop.
 
 mod admin;
+mod audit;
 mod clock_watch;
 mod http;
 mod loop_watch;
@@ -29,9 +30,13 @@ use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 
 use self::admin::Admin;
+pub(crate) use self::audit::AuditFile;
+pub use self::audit::Target as AuditTarget;
+pub(crate) use self::audit::open as open_audit_log;
 use self::clock_watch::ClockWatch;
 use self::ops::Ops;
 use self::running::{Addresses, Running};
+use crate::audit::{Ledger, Queue};
 use crate::clock;
 use crate::config::Config;
 use crate::fatal::Fatal;
@@ -39,6 +44,9 @@ use crate::shards::{AcceptCounts, Command, ShardHandle};
 
 /// How often the control plane looks at the clocks and at the event loops.
 const PERIOD: Duration = Duration::from_secs(1);
+
+/// How long the end waits for the audit log.
+const AUDIT_FINISH_MAX: Duration = Duration::from_secs(5);
 
 /// A third of an event loop's share of a busy processor: enough to answer probes in time.
 const NICENESS: i32 = 5;
@@ -81,6 +89,21 @@ pub struct Server {
     pub ops: Option<TcpListener>,
     /// Where administrators come in, if they may.
     pub admin: Option<TcpListener>,
+    /// The audit log, if there is one.
+    pub audit: Option<Audit>,
+    /// What is counted of it.
+    pub audit_ledger: Ledger,
+}
+
+/// An audit log that is to be written.
+#[derive(Debug)]
+pub struct Audit {
+    /// Where it is.
+    pub target: AuditTarget,
+    /// As it was opened at the start.
+    pub(crate) file: Option<AuditFile>,
+    /// What there is to be written.
+    pub queue: Queue,
 }
 
 /// Steers the server until it has shut down.
@@ -111,7 +134,11 @@ async fn steer(server: Server) -> Result<(), Fatal> {
         ops: address_of(server.ops.as_ref()),
         admin: address_of(server.admin.as_ref()),
     };
-    let running = Running::new(shards, shard_map, addresses, mint, accept_counts);
+    let ledger = server.audit_ledger;
+    let mut audit = server
+        .audit
+        .map(|Audit { target, file, queue }| audit::start(target, file, queue, &ledger));
+    let running = Running::new(shards, shard_map, addresses, mint, accept_counts, ledger);
     let running = Rc::new(running);
     if let Some(listener) = server.ops {
         info!("/metrics, /healthz and /readyz are on http://{}", running.addresses.ops);
@@ -144,8 +171,7 @@ async fn steer(server: Server) -> Result<(), Fatal> {
         };
         match event {
             Event::Signal(signals::Request::Reload) => {
-                info!("SIGHUP: nothing to read again");
-                running.note_reload(true);
+                reload(&running, audit.as_ref());
             }
             Event::Signal(signals::Request::ShutDown(signal)) => {
                 info!("{signal}: shutting down");
@@ -163,8 +189,29 @@ async fn steer(server: Server) -> Result<(), Fatal> {
             }
         }
     }
+    if let Some(audit) = &mut audit {
+        // The port and all sessions are gone by now.
+        audit.finish(AUDIT_FINISH_MAX).await.map_err(|lost| {
+            Fatal::dead_end(format_args!(
+                "{lost} events of the audit log are lost: it could not be written within \
+                 {AUDIT_FINISH_MAX:?}"
+            ))
+        })?;
+    }
     info!(holders_told = told, "stopped");
     Ok(())
+}
+
+/// Reads again what is read from files. It is not waited for, since a disk may hang.
+fn reload(running: &Rc<Running>, audit: Option<&audit::Handle>) {
+    let Some(audit) = audit else {
+        info!("SIGHUP: nothing to read again");
+        running.note_reload(true);
+        return;
+    };
+    info!("SIGHUP: opening the audit log again");
+    let (opened, running) = (audit.reopen(), Rc::clone(running));
+    runtime::spawn(async move { running.note_reload(opened.await.unwrap_or(false)) });
 }
 
 /// Begins to shut down: first nobody comes in any more, then those who are in are told.

@@ -14,6 +14,7 @@ use thiserror::Error;
 use tokio::time::timeout;
 
 use super::loop_watch::LoopWatch;
+use crate::audit::Ledger;
 use crate::clock;
 use crate::inspection::{Inspected, Tally};
 use crate::shards::{AcceptCounts, ShardHandle};
@@ -30,6 +31,7 @@ pub(super) struct Running {
     pub(super) addresses: Addresses,
     pub(super) mint: Arc<TokenMint>,
     pub(super) accept_counts: Arc<AcceptCounts>,
+    pub(super) audit_ledger: Ledger,
     pub(super) loop_watch: LoopWatch,
     pub(super) started: Instant,
     pub(super) started_at: UnixTime,
@@ -80,6 +82,7 @@ impl Running {
         addresses: Addresses,
         mint: Arc<TokenMint>,
         accept_counts: Arc<AcceptCounts>,
+        audit_ledger: Ledger,
     ) -> Running {
         let now = clock::now();
         Running {
@@ -90,6 +93,7 @@ impl Running {
             addresses,
             mint,
             accept_counts,
+            audit_ledger,
             started: now.instant,
             started_at: now.unix,
             last_reload: Cell::new(Reload { at: now.unix, has_succeeded: true }),

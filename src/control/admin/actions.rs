@@ -1,5 +1,6 @@
 //! Taking a lock from its holder, and a waiter from its queue.
 
+use hyper::StatusCode;
 use monolock_core::engine::ForceReleaseError;
 use monolock_core::fencing::Token;
 use monolock_core::snapshot::QueueCursor;
@@ -10,7 +11,7 @@ use super::super::http::Response;
 use super::request::{LockPath, Query, parse_address};
 use super::views::Holder;
 use super::{Admin, Refusal, ok};
-use hyper::StatusCode;
+use crate::audit::{Event, What};
 
 /// Waiters that are looked at in a slice.
 const WAITERS_A_SLICE: usize = 256;
@@ -30,6 +31,12 @@ pub(super) async fn release(
             let holder = inspected.engine.lock(&asked).and_then(|lock| lock.holder());
             inspected.engine.force_release(&asked, token, inspected.now)?;
             let holder = holder.expect("it was held");
+            if let (Some(recorder), Some(token)) = (inspected.recorder, holder.token) {
+                // The release itself is told of behind it.
+                let what = What::ForceRelease { token: token.get() };
+                let (time, lock, peer) = (inspected.now.unix, asked, holder.peer);
+                recorder.record(Event { time, lock, peer, what });
+            }
             Ok((Holder::new(&holder, inspected.now), holder.peer))
         })
         .await?;
@@ -73,6 +80,10 @@ pub(super) async fn kick(
                         let kicked =
                             inspected.engine.kick_session(&asked, waiter.session, inspected.now);
                         kicked.expect("it has just been seen");
+                        if let Some(recorder) = inspected.recorder {
+                            let (time, what) = (inspected.now.unix, What::KickWaiter);
+                            recorder.record(Event { time, lock: asked, peer, what });
+                        }
                         Search::Kicked
                     }
                     None if is_at_end => Search::Over,

@@ -7,6 +7,7 @@ use super::super::http::Response;
 use super::{Admin, ok};
 use crate::clock;
 use crate::config::LogFormat;
+use crate::control::AuditTarget as Target;
 
 #[derive(Serialize)]
 struct Info<'a> {
@@ -32,7 +33,7 @@ struct Effective<'a> {
     tls: bool,
     mtls: bool,
     acl_file: &'static str,
-    audit_log: &'a str,
+    audit_log: String,
     io_timeout_ms: u64,
     max_lease_ms: Option<u32>,
     max_sessions_per_peer: Option<u32>,
@@ -60,7 +61,11 @@ pub(super) async fn answer(admin: &Admin) -> Response {
             tls: false,
             mtls: false,
             acl_file: "",
-            audit_log: "",
+            audit_log: match &config.audit_log {
+                None => String::new(),
+                Some(Target::Stdout) => "-".into(),
+                Some(Target::File(path)) => path.display().to_string(),
+            },
             io_timeout_ms: u64::try_from(config.io_timeout.as_millis()).unwrap_or(u64::MAX),
             max_lease_ms: config.lease_max_ms.map(Into::into),
             max_sessions_per_peer: config.sessions_per_peer_max.map(Into::into),
