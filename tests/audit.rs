@@ -14,6 +14,7 @@ use harness::http;
 use harness::outside::say_skipped;
 use harness::patience::{LONG_LEASE_MS, wait_until};
 use harness::server::{Launch, Server};
+use harness::wire::Frame;
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -53,7 +54,10 @@ fn wait_for_lines(path: &Path, count: usize) -> Vec<Value> {
 /// A lock that is granted and released so many times.
 fn hold_and_release(server: &Server, times: usize) {
     for _ in 0..times {
-        let (owner, _) = Client::owner(server.address(), "lock", LONG_LEASE_MS);
+        let mut owner = Client::connect(server.address());
+        owner.acquire("lock", LONG_LEASE_MS);
+        // The one before may not be known to have left yet.
+        while owner.read_frame() == Frame::Waiting {}
         owner.close();
     }
 }

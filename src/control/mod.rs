@@ -140,17 +140,7 @@ async fn steer(server: Server) -> Result<(), Fatal> {
         .map(|Audit { target, file, queue }| audit::start(target, file, queue, &ledger));
     let running = Running::new(shards, shard_map, addresses, mint, accept_counts, ledger);
     let running = Rc::new(running);
-    if let Some(listener) = server.ops {
-        info!("/metrics, /healthz and /readyz are on http://{}", running.addresses.ops);
-        let ops = Rc::new(Ops { running: Rc::clone(&running) });
-        runtime::spawn(http::serve(listener, ops));
-    }
-    if let Some(listener) = server.admin {
-        warn_if_not_loopback(&listener);
-        info!("the admin API is on http://{}", running.addresses.admin);
-        let admin = Rc::new(Admin { running: Rc::clone(&running), config, tell });
-        runtime::spawn(http::serve(listener, admin));
-    }
+    open_ports(&running, server.ops, server.admin, config, tell);
     let count = running.shards.len();
     // Said only now that everything stands.
     info!("listening on {address}, room for {sessions_max} sessions in {count} shards");
@@ -212,6 +202,27 @@ fn reload(running: &Rc<Running>, audit: Option<&audit::Handle>) {
     info!("SIGHUP: opening the audit log again");
     let (opened, running) = (audit.reopen(), Rc::clone(running));
     runtime::spawn(async move { running.note_reload(opened.await.unwrap_or(false)) });
+}
+
+/// Begins to answer those who look after the server.
+fn open_ports(
+    running: &Rc<Running>,
+    ops: Option<TcpListener>,
+    admin: Option<TcpListener>,
+    config: Config,
+    tell: UnboundedSender<Event>,
+) {
+    if let Some(listener) = ops {
+        info!("/metrics, /healthz and /readyz are on http://{}", running.addresses.ops);
+        let ops = Rc::new(Ops { running: Rc::clone(running) });
+        runtime::spawn(http::serve(listener, ops));
+    }
+    if let Some(listener) = admin {
+        warn_if_not_loopback(&listener);
+        info!("the admin API is on http://{}", running.addresses.admin);
+        let admin = Rc::new(Admin { running: Rc::clone(running), config, tell });
+        runtime::spawn(http::serve(listener, admin));
+    }
 }
 
 /// Begins to shut down: first nobody comes in any more, then those who are in are told.
