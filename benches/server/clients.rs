@@ -322,8 +322,9 @@ impl Clients {
     fn socket(&mut self) -> Result<Socket, Box<dyn Error>> {
         let [.., high, low] = std::process::id().to_be_bytes();
         loop {
-            let port = PORTS.start + u16::try_from(self.connected % PORTS.len() as u32)?;
-            let host = u8::try_from(2 + self.connected / PORTS.len() as u32)?;
+            let ports = u32::from(PORTS.end - PORTS.start);
+            let port = PORTS.start + u16::try_from(self.connected % ports)?;
+            let host = u8::try_from(2 + self.connected / ports)?;
             self.connected += 1;
             let source = SocketAddr::from(([127, 64 | (high & 63), low, host], port));
             let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
