@@ -28,8 +28,9 @@ const CARRIED_ON: Duration = Duration::from_millis(1);
 /// The clocks as an event loop reads them, in every turn.
 ///
 /// The wall clock is for grants only, and reading a clock costs as much as a tenth of all that a
-/// heartbeat costs outside the kernel. The two clocks run at one speed, so that between two readings
-/// the one tells the other; only that somebody set the wall clock is seen up to a millisecond late.
+/// heartbeat costs outside the kernel. The two clocks run at one speed, so that between two
+/// readings the one tells the other; only that somebody set the wall clock is seen up to a
+/// millisecond late.
 #[derive(Debug)]
 pub struct Clocks {
     read: Now,
@@ -72,6 +73,16 @@ pub fn wall_clock() -> Result<UnixTime, BeforeEpoch> {
 /// The time since the machine was started, in which a suspended machine's sleep counts.
 pub fn since_boot() -> Instant {
     instant(ClockId::Boottime)
+}
+
+/// The processor time that the calling thread has used, the kernel's work for it included.
+pub fn thread_cpu() -> Duration {
+    Duration::from_nanos(instant(ClockId::ThreadCPUTime).as_nanos())
+}
+
+/// The processor time that all threads of the process have used together.
+pub fn process_cpu() -> Duration {
+    Duration::from_nanos(instant(ClockId::ProcessCPUTime).as_nanos())
 }
 
 fn instant(clock: ClockId) -> Instant {

@@ -21,6 +21,8 @@ use monolock_ring::{Bell, ConnectionId, Errno, Event, Ring};
 use tracing::{debug, warn};
 
 use crate::clock::{self, Clocks};
+use crate::ended_holds::EndedHolds;
+use crate::inspection::{Inspected, Tally};
 use crate::peer_limit::PeerLimit;
 use crate::shards::{Command, ShardHandle};
 use moving::Moves;
@@ -47,6 +49,8 @@ pub struct Surroundings {
     pub bell: Bell,
     /// The limit of connections from one address, if there is one.
     pub peer_limit: Option<Arc<PeerLimit>>,
+    /// For how many locks it is kept how their last hold ended.
+    pub ended_holds_max: usize,
 }
 
 /// One event loop.
@@ -71,6 +75,8 @@ pub struct Driver {
     unattached: HashSet<SessionId>,
     /// Connections that the limit of their peer does not count.
     over_limit: HashSet<SessionId>,
+    ended_holds: EndedHolds,
+    tally: Tally,
 }
 
 impl Driver {
@@ -86,6 +92,7 @@ impl Driver {
         Driver {
             ring,
             number: engine.shard(),
+            ended_holds: EndedHolds::new(around.ended_holds_max),
             engine,
             inbox,
             around,
@@ -98,6 +105,7 @@ impl Driver {
             undealt: 0,
             unattached: HashSet::new(),
             over_limit: HashSet::new(),
+            tally: Tally::default(),
         }
     }
 
@@ -111,6 +119,7 @@ impl Driver {
             self.sleep()?;
             // Read after the wait: a lease restarts when its heartbeat is read, or a little later.
             self.now = self.clocks.now();
+            self.tally.turns += 1;
             self.take_in();
             self.pass_deadlines();
             self.carry_out();
@@ -147,6 +156,7 @@ impl Driver {
     fn take_in(&mut self) {
         let now = self.now;
         while let Some(event) = self.ring.next_event() {
+            self.tally.events += 1;
             match event {
                 Event::Received { id, bytes } => {
                     let session = session_of(id);
@@ -213,6 +223,15 @@ impl Driver {
                 Command::Connection { socket, peer, refusal } => {
                     self.connect(socket, peer, refusal);
                 }
+                Command::Ask(question) => {
+                    question.put_to(Inspected {
+                        engine: &mut self.engine,
+                        now: self.now,
+                        ended_holds: &self.ended_holds,
+                        tally: self.tally,
+                    });
+                }
+                Command::StopGranting => self.engine.stop_granting(),
                 Command::Adopt { socket, departure, from } => {
                     self.adopt(socket, &departure, from);
                 }
@@ -296,7 +315,12 @@ impl Driver {
                 Effect::Close(session) => self.ring.close(connection_of(session)),
             }
         }
+        self.report_changes();
+    }
+
+    fn report_changes(&mut self) {
         while let Some(change) = self.engine.poll_change() {
+            self.ended_holds.note(&change, self.now);
             let (lock, peer, token) = (&*change.lock, change.peer, change.token.get());
             match change.what {
                 Ownership::Granted { wait } => {

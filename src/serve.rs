@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::panic;
 use std::process::{self, ExitCode};
@@ -14,7 +15,7 @@ use monolock_core::fencing::TokenMint;
 use monolock_core::shard_map::ShardMap;
 use monolock_ring::{Acceptor, Bell, Ring, SetupError};
 use tokio::sync::mpsc::UnboundedSender;
-use tracing::{error, info};
+use tracing::error;
 
 use crate::config::Config;
 use crate::control::signals::Caught;
@@ -23,7 +24,7 @@ use crate::driver::{Driver, Surroundings};
 use crate::fatal::Fatal;
 use crate::peer_limit::PeerLimit;
 use crate::shards::{RoundRobin, ShardHandle, share_descriptors, spare_descriptors};
-use crate::{clock, listener, logging, passed_listener};
+use crate::{clock, ended_holds, listener, logging, passed_listener};
 
 /// The ids of a ring's requests have this many bits for a connection's place.
 const PLACES_MAX: u64 = 1 << 24;
@@ -59,10 +60,12 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     clock::wall_clock().map_err(Fatal::dead_end)?;
     let descriptors_max = monolock_ring::raise_descriptor_limit();
     let passed = passed_listener::take(|variable| env::var_os(variable))?;
-    let listener = match passed {
+    let listener = match passed.protocol {
         Some(listener) => listener,
         None => listener::listen(config.listen)?,
     };
+    let ops = http_listener(passed.ops, config.ops_listen, "--ops-listen")?;
+    let admin = http_listener(passed.admin, config.admin_listen, "--admin-listen")?;
     let address = listener.local_addr().map_err(no("the listener's address"))?;
     let bell = Bell::new().map_err(no("an eventfd"))?;
     let peer_limit = config.sessions_per_peer_max.map(|max| Arc::new(PeerLimit::new(max)));
@@ -88,26 +91,57 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     let shards: Arc<[ShardHandle]> = shards.into();
     // Every loop has opened by now what it has to.
     let descriptors_left = share_descriptors(&shards, spare_descriptors(descriptors_max));
+    let ended_holds_max = if admin.is_some() { ended_holds::LOCKS_MAX } else { 0 };
     for post in posts {
         post.take_up(Surroundings {
             shards: Arc::clone(&shards),
             bell: bell.clone(),
             peer_limit: peer_limit.clone(),
+            ended_holds_max,
         });
     }
 
-    signals
-        .tell(move |request| {
-            // Nobody listens any more only when the process is about to end.
-            let _ = tell.send(Event::Signal(request));
-        })
-        .map_err(no("a thread for signals"))?;
+    tell_of_signals(signals, tell.clone())?;
     let dealer = RoundRobin::new(Arc::clone(&shards), peer_limit, descriptors_left);
+    let accept_counts = dealer.counts();
     let acceptor = Acceptor::start(OwnedFd::from(listener), bell, dealer)
         .map_err(no("a thread for accepting"))?;
     let sessions_max = u64::from(places_max) * u64::from(config.shards.get());
-    info!("listening on {address}, room for {sessions_max} sessions in {} shards", config.shards);
-    Ok(Server { shards, acceptor, mint, events })
+    Ok(Server {
+        address,
+        sessions_max,
+        shards,
+        shard_map,
+        acceptor,
+        accept_counts,
+        mint,
+        config: config.clone(),
+        events,
+        tell,
+        ops,
+        admin,
+    })
+}
+
+fn tell_of_signals(signals: Caught, tell: UnboundedSender<Event>) -> Result<(), Fatal> {
+    let tell = move |request| {
+        // Nobody listens any more only when the process is about to end.
+        let _ = tell.send(Event::Signal(request));
+    };
+    signals.tell(tell).map_err(no("a thread for signals"))
+}
+
+/// The listener that was passed, or else one of our own, if there is to be one.
+fn http_listener(
+    passed: Option<TcpListener>,
+    address: Option<SocketAddr>,
+    flag: &str,
+) -> Result<Option<TcpListener>, Fatal> {
+    match (passed, address) {
+        (Some(listener), _) => Ok(Some(listener)),
+        (None, Some(address)) => listener::listen_for_http(address, flag).map(Some),
+        (None, None) => Ok(None),
+    }
 }
 
 /// An event loop that has its ring and waits to be told of its surroundings: of the other loops,

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -16,10 +16,12 @@ use monolock_core::shard_map::ShardNumber;
 use monolock_core::time::Instant;
 use monolock_core::wire::ErrorCode;
 use monolock_ring::{Dealer, Waker};
+use tokio::sync::oneshot;
 use tracing::warn;
 
 use crate::clock;
 use crate::descriptors;
+use crate::inspection::{Inspected, Question};
 use crate::peer_limit::PeerLimit;
 
 /// What an event loop can be told.
@@ -34,6 +36,10 @@ pub enum Command {
         /// The connection is one too many: this is what it is to be told.
         refusal: Option<ErrorCode>,
     },
+    /// A question about its sessions and locks.
+    Ask(Question),
+    /// Grant no lock to anybody any more, and go on serving.
+    StopGranting,
     /// A connection comes from another loop, since its lock belongs here; a place was taken for it.
     Adopt {
         /// Its socket.
@@ -106,6 +112,17 @@ impl ShardHandle {
         if self.inbox.send(command).is_ok() {
             self.waker.wake();
         }
+    }
+
+    /// Asks the loop something, which it answers within one of its next turns: see
+    /// [`Question::new`]. If the loop has ended or ends before, there will be no answer.
+    pub fn ask<A: Send + 'static>(
+        &self,
+        ask: impl FnOnce(Inspected<'_>) -> A + Send + 'static,
+    ) -> oneshot::Receiver<A> {
+        let (question, answered) = Question::new(ask);
+        self.tell(Command::Ask(question));
+        answered
     }
 
     /// Makes the loop turn once.
@@ -182,6 +199,15 @@ pub fn share_descriptors(shards: &[ShardHandle], spare: u64) -> u64 {
 /// A failing accept is said once in this time, with how often it has failed so far.
 const WARNING_PERIOD: Duration = Duration::from_secs(1);
 
+/// What became of the connections that wanted to come in.
+#[derive(Debug, Default)]
+pub struct AcceptCounts {
+    /// Accepted.
+    pub accepted: AtomicU64,
+    /// Not accepted, for what the kernel said or for want of descriptors.
+    pub errors: AtomicU64,
+}
+
 /// Deals accepted connections round robin to the event loops that have room.
 #[derive(Debug)]
 pub struct RoundRobin {
@@ -190,8 +216,7 @@ pub struct RoundRobin {
     peer_limit: Option<Arc<PeerLimit>>,
     /// How many sockets there are descriptors for.
     descriptors_max: u64,
-    /// Accepts that have failed so far.
-    accept_errors: u64,
+    counts: Arc<AcceptCounts>,
     last_warning: Option<Instant>,
 }
 
@@ -207,9 +232,14 @@ impl RoundRobin {
             next: 0,
             peer_limit,
             descriptors_max,
-            accept_errors: 0,
+            counts: Arc::default(),
             last_warning: None,
         }
+    }
+
+    /// What it counts, for others to read.
+    pub fn counts(&self) -> Arc<AcceptCounts> {
+        Arc::clone(&self.counts)
     }
 }
 
@@ -234,6 +264,7 @@ impl Dealer for RoundRobin {
     }
 
     fn deal(&mut self, socket: OwnedFd, peer: SocketAddr) {
+        self.counts.accepted.fetch_add(1, Ordering::Relaxed);
         let refusal = match &self.peer_limit {
             Some(limit) if !limit.enter(peer.ip().to_canonical()) => {
                 Some(ErrorCode::TOO_MANY_SESSIONS)
@@ -248,14 +279,11 @@ impl Dealer for RoundRobin {
     }
 
     fn accept_failed(&mut self, error: &io::Error) {
-        self.accept_errors += 1;
+        let errors = self.counts.errors.fetch_add(1, Ordering::Relaxed) + 1;
         let now = clock::monotonic();
         if self.last_warning.is_none_or(|last| now.since(last) >= WARNING_PERIOD) {
             self.last_warning = Some(now);
-            warn!(
-                errors = self.accept_errors,
-                "cannot accept a connection, will try again: {error}"
-            );
+            warn!(errors, "cannot accept a connection, will try again: {error}");
         }
     }
 }

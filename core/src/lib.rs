@@ -16,8 +16,9 @@
 //! | [`engine`] | all of it together: inputs in, effects out |
 //! | [`effect`] | what the engine asks of its driver, and what it reports |
 //! | [`duration`] | durations as flags take them |
-//! | [`counts`] | what the engine has counted |
-//! | [`snapshot`] | read-only views of locks and queues |
+//! | [`counts`], [`histogram`] | what the engine has counted |
+//! | [`snapshot`] | read-only views of locks, queues and sessions |
+//! | [`glob`] | patterns for names |
 //! | [`claim`] | the client's half: heartbeats, giving up, what the server's frames mean |
 //! | [`backoff`] | how long a client stays away before it tries again |
 
@@ -33,6 +34,8 @@ pub mod duration;
 pub mod effect;
 pub mod engine;
 pub mod fencing;
+pub mod glob;
+pub mod histogram;
 pub mod lease_heap;
 pub mod lock_table;
 pub mod places;

@@ -61,6 +61,16 @@ impl Places {
         true
     }
 
+    /// How many there are.
+    pub const fn max(&self) -> u32 {
+        self.max
+    }
+
+    /// How many there still are for connections that move.
+    pub fn left_for_moves(&self) -> u32 {
+        self.max.saturating_sub(self.taken() + 1)
+    }
+
     /// How many are taken: by connections that are here or on their way here, or kept for others.
     pub fn taken(&self) -> u32 {
         self.taken.load(Ordering::SeqCst)

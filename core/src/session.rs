@@ -269,6 +269,11 @@ impl SessionTable {
         self.sessions.get(index as usize)
     }
 
+    /// Places that may be in use are below this one.
+    pub(crate) fn places(&self) -> u32 {
+        u32::try_from(self.heap_positions.len()).expect("no more than sessions_max")
+    }
+
     pub(crate) fn id(&self, index: u32) -> SessionId {
         SessionId { index, generation: self[index].generation }
     }

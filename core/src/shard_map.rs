@@ -9,7 +9,7 @@ pub type ShardNumber = u32;
 
 /// Spreads locks over event loops by their names. All loops of a server have the same map, so that
 /// they agree about every lock.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardMap {
     shards: NonZeroU32,
     key: HashKey,

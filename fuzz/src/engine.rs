@@ -330,7 +330,7 @@ impl World {
         self.ledger.check(&mut self.engine);
         assert_eq!(self.engine.sessions(), 0);
         assert_eq!(self.engine.counts().connections, 0);
-        assert_eq!(self.engine.next_deadline(), None);
+        assert_eq!(self.engine.wake_at(self.now), None);
         assert!(NAMES.iter().all(|name| self.engine.lock(name).is_none()), "idle locks are gone");
     }
 }

@@ -40,8 +40,8 @@ impl SendPool {
         &mut self.draft[..]
     }
 
-    /// Copies at least the first `len` bytes of the draft into a buffer that nobody else touches until it is
-    /// given back. Returns the buffer and where it starts.
+    /// Copies at least the first `len` bytes of the draft into a buffer that nobody else touches
+    /// until it is given back. Returns the buffer and where it starts.
     #[inline]
     pub(crate) fn keep(&mut self, len: usize) -> (u32, *const u8) {
         let SendPool { draft, short, long } = self;

@@ -81,11 +81,15 @@ impl Engine {
         now: Now,
     ) -> bool {
         let (lock, is_new) = self.locks.find_or_insert(acquire.name, index);
-        let token = if is_new { self.mint.mint(now.unix) } else { None };
-        if is_new && token.is_none() {
+        let may_hold = is_new && !self.is_granting_stopped;
+        let token = if may_hold { self.mint.mint(now.unix) } else { None };
+        if may_hold && token.is_none() {
             self.locks.remove(lock);
             self.end_with_error(index, Farewell::new(ErrorCode::SHUTTING_DOWN), now);
             return false;
+        }
+        if is_new && !may_hold {
+            self.locks.get_mut(lock).holder = NONE;
         }
         let session = &mut self.sessions[index];
         session.begin_claim(lock, acquire.lease_ms, since);
@@ -112,7 +116,7 @@ impl Engine {
         session.since = now.instant;
         let (lock, peer) = (session.lock_or_frame, session.peer);
         self.locks.get_mut(lock).holder = index;
-        self.counts.acquires += 1;
+        self.counts.count_grant(wait);
         self.changes.push_back(OwnershipChange {
             lock: self.locks.get_mut(lock).name.clone(),
             session: self.sessions.id(index),
@@ -128,8 +132,10 @@ impl Engine {
     pub(super) fn receive_heartbeats(&mut self, index: u32, bytes: &[u8], now: Now) {
         let count = bytes.iter().position(|&byte| byte != HEARTBEAT).unwrap_or(bytes.len());
         if let Ok(heartbeats @ 1..) = u32::try_from(count) {
-            self.sessions[index].last_seen = now.instant;
-            self.counts.heartbeats += u64::from(heartbeats);
+            let session = &mut self.sessions[index];
+            let last_seen = core::mem::replace(&mut session.last_seen, now.instant);
+            let silence_nanos = now.instant.as_nanos().saturating_sub(last_seen.as_nanos());
+            self.counts.count_heartbeats(heartbeats, silence_nanos, session.lease_ms);
             self.owe(index, heartbeats);
         }
         match bytes.get(count) {

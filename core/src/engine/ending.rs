@@ -88,7 +88,7 @@ impl Engine {
             }
             Standing::Acquired(token) => {
                 let (peer, held) = (session.peer, now.instant.since(session.since));
-                self.counts.count_release(reason);
+                self.counts.count_release(reason, held);
                 self.changes.push_back(OwnershipChange {
                     lock: self.locks.get_mut(lock).name.clone(),
                     session: self.sessions.id(index),
@@ -107,7 +107,8 @@ impl Engine {
         let Lock { holder, waiters, .. } = self.locks.get_mut(lock);
         // On the way out nobody is promoted: the lock stays without a holder until its waiters
         // have been told as well.
-        let token = if waiters.is_empty() { None } else { self.mint.mint(now.unix) };
+        let may_grant = !waiters.is_empty() && !self.is_granting_stopped;
+        let token = if may_grant { self.mint.mint(now.unix) } else { None };
         if let Some(token) = token
             && let Some(next) = waiters.pop_front(&mut self.sessions)
         {

@@ -21,6 +21,7 @@ use core::time::Duration;
 use slab::Slab;
 
 pub use administration::{ForceReleaseError, NoSuchWaiter};
+pub use deadline::NEAR;
 pub use moving::Departure;
 
 use crate::counts::Counts;
@@ -83,6 +84,8 @@ pub struct Engine {
     effects: VecDeque<Effect>,
     changes: VecDeque<OwnershipChange>,
     counts: Counts,
+    /// Nothing is granted any more, though the server goes on.
+    is_granting_stopped: bool,
     /// Nothing is granted any more.
     shutting_down: bool,
 }
@@ -123,6 +126,7 @@ impl Engine {
             effects: VecDeque::new(),
             changes: VecDeque::new(),
             counts: Counts::default(),
+            is_granting_stopped: false,
             shutting_down: false,
         }
     }
@@ -282,6 +286,10 @@ impl Engine {
 
     pub(crate) fn locks(&self) -> &LockTable {
         &self.locks
+    }
+
+    pub(crate) fn session_places(&self) -> u32 {
+        self.sessions.places()
     }
 
     pub(crate) fn session(&self, index: u32) -> Option<&Session> {
