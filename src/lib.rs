@@ -8,7 +8,8 @@
 //! | [`shards`], [`peer_limit`] | the loops as seen from outside; who may have a place in them |
 //! | [`listener`], `passed_listener` | the listening socket and what accepted ones inherit |
 //! | [`control`] | the control plane: signals, the clock's watch, shutting down |
-//! | [`clock`], [`descriptors`], [`logging`], [`fatal`] | what the machine gives, and what if not |
+//! | [`clock`], [`descriptors`], [`memory`] | what the machine gives |
+//! | [`logging`], [`fatal`] | what is said, and what where the server can't go on |
 //! | `sys` | descriptors that the process was started with |
 
 pub mod clock;
@@ -19,6 +20,7 @@ pub mod driver;
 pub mod fatal;
 pub mod listener;
 pub mod logging;
+pub mod memory;
 mod passed_listener;
 pub mod peer_limit;
 mod serve;
