@@ -11,7 +11,8 @@
 //! | [`listener`], `passed_listener` | the listening socket and what accepted ones inherit |
 //! | [`control`] | the control plane: signals, probes and metrics, the admin API, shutting down |
 //! | [`audit`] | events on their way from the loops to the audit log |
-//! | [`clock`], [`descriptors`], [`logging`], [`fatal`] | what the machine gives, and what if not |
+//! | [`clock`], [`descriptors`], [`memory`] | what the machine gives |
+//! | [`logging`], [`fatal`] | what is said, and what where the server can't go on |
 //! | `sys` | descriptors that the process was started with |
 
 pub mod audit;
@@ -26,6 +27,7 @@ pub mod fatal;
 pub mod inspection;
 pub mod listener;
 pub mod logging;
+pub mod memory;
 mod passed_listener;
 pub mod peer_limit;
 mod serve;

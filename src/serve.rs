@@ -3,6 +3,7 @@
 use std::env;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::panic;
 use std::process::{self, ExitCode};
@@ -12,7 +13,7 @@ use std::thread;
 
 use monolock_core::engine::{Engine, EngineConfig};
 use monolock_core::fencing::TokenMint;
-use monolock_core::shard_map::ShardMap;
+use monolock_core::shard_map::{ShardMap, ShardNumber};
 use monolock_ring::{Acceptor, Bell, Ring, SetupError};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::error;
@@ -25,10 +26,21 @@ use crate::driver::{Driver, Surroundings};
 use crate::fatal::Fatal;
 use crate::peer_limit::PeerLimit;
 use crate::shards::{RoundRobin, ShardHandle, share_descriptors, spare_descriptors};
-use crate::{clock, ended_holds, listener, logging, passed_listener};
+use crate::{clock, ended_holds, listener, logging, memory, passed_listener};
 
 /// The ids of a ring's requests have this many bits for a connection's place.
 const PLACES_MAX: u64 = 1 << 24;
+
+/// An event loop's table of sockets costs the kernel eight bytes a place whether it is used or not,
+/// and can't grow. A session needs more memory than this in the kernel alone, so more places than
+/// the memory has room for would only be paid for.
+const BYTES_A_SESSION_MIN: u64 = 4096;
+
+/// What each event loop opens: its ring, and what wakes it.
+const DESCRIPTORS_A_SHARD: u64 = 2;
+
+/// What else the server opens before it serves, and a few for connections to come in by.
+const DESCRIPTORS_BESIDE: u64 = 24;
 
 /// Runs the server until it has shut down, or says in the log why it can't.
 pub(crate) fn serve(config: &Config, signals: Caught) -> ExitCode {
@@ -48,18 +60,21 @@ pub(crate) fn serve(config: &Config, signals: Caught) -> ExitCode {
 
 /// Tries it, because the log's writer, which is the first thread, panics where it can't be had.
 fn can_have_threads() -> Result<(), Fatal> {
-    let thread = thread::Builder::new().spawn(|| {}).map_err(|error| {
-        Fatal::dead_end(format_args!(
-            "cannot start a thread: {error}; raise the limit of processes (ulimit -u, \
-             TasksMax= of the unit, the container's pids limit)"
-        ))
-    })?;
+    let thread = thread::Builder::new().spawn(|| {}).map_err(|error| no_thread(&error))?;
     thread.join().map_err(|_| Fatal::dead_end("a thread that does nothing has failed"))
+}
+
+fn no_thread(error: &io::Error) -> Fatal {
+    Fatal::dead_end(format_args!(
+        "cannot start a thread: {error}; raise the limit of processes (ulimit -u, TasksMax= of the \
+         unit, the container's pids limit)"
+    ))
 }
 
 fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     clock::wall_clock().map_err(Fatal::dead_end)?;
     let descriptors_max = monolock_ring::raise_descriptor_limit();
+    require_descriptors(config.shards, descriptors_max)?;
     let passed = passed_listener::take(|variable| env::var_os(variable))?;
     let listener = match passed.protocol {
         Some(listener) => listener,
@@ -74,7 +89,7 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     let (tell, events) = tokio::sync::mpsc::unbounded_channel();
     let mint = Arc::new(TokenMint::new());
 
-    let places_max = u32::try_from(descriptors_max.min(PLACES_MAX)).expect("limited");
+    let places_max = places_max(config.shards, descriptors_max, memory::bytes_max());
     let shard_map = ShardMap::new(config.shards, random_key()?);
     let engine = engine_config(config, places_max)?;
     let (shards, posts): (Vec<_>, Vec<_>) = (0..config.shards.get())
@@ -171,6 +186,25 @@ fn http_listener(
     }
 }
 
+fn require_descriptors(shards: NonZeroU32, descriptors_max: u64) -> Result<(), Fatal> {
+    let needed = u64::from(shards.get()) * DESCRIPTORS_A_SHARD + DESCRIPTORS_BESIDE;
+    if needed <= descriptors_max {
+        return Ok(());
+    }
+    Err(Fatal::dead_end(format_args!(
+        "{shards} event loops need {needed} file descriptors, and RLIMIT_NOFILE is \
+         {descriptors_max}: raise it (ulimit -n, LimitNOFILE=), or choose fewer with --shards"
+    )))
+}
+
+/// How many connections each event loop has room for: as many as its ring may have descriptors, but
+/// all together no more than there is memory for.
+fn places_max(shards: NonZeroU32, descriptors_max: u64, memory_bytes: u64) -> u32 {
+    let by_memory = memory_bytes / BYTES_A_SESSION_MIN / u64::from(shards.get());
+    let places = descriptors_max.min(by_memory).clamp(1, PLACES_MAX);
+    u32::try_from(places).expect("limited")
+}
+
 /// An event loop that has its ring and waits to be told of its surroundings: of the other loops,
 /// which must have started too.
 struct Post(mpsc::SyncSender<Surroundings>);
@@ -210,12 +244,22 @@ fn start_shard(
     thread::Builder::new()
         .name(format!("shard-{number}"))
         .spawn(body)
-        .map_err(no("a thread for an event loop"))?;
+        .map_err(|error| no_thread(&error))?;
     let waker = has_started
         .recv()
         .expect("an event loop's thread says how it started")
-        .map_err(|error: SetupError| Fatal::dead_end(error))?;
+        .map_err(|error: SetupError| no_ring(number, &error))?;
     Ok((ShardHandle::new(inbox_sender, waker, places_max), Post(post)))
+}
+
+/// The first event loop shows what the kernel lacks; a later one only that there are too many.
+fn no_ring(number: ShardNumber, error: &SetupError) -> Fatal {
+    match number {
+        0 => Fatal::dead_end(error),
+        _ => Fatal::dead_end(format_args!(
+            "{error}; or choose fewer event loops, for there was enough for --shards {number}"
+        )),
+    }
 }
 
 fn no(what: &str) -> impl FnOnce(io::Error) -> Fatal {
@@ -242,4 +286,35 @@ fn end_on_panic() {
         report(panic);
         process::abort();
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shards(count: u32) -> NonZeroU32 {
+        NonZeroU32::new(count).expect("not zero")
+    }
+
+    #[test]
+    fn tables_are_as_large_as_the_descriptor_limit_and_not_larger_than_the_memory() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!(places_max(shards(1), 20_000, 24 * GIB), 20_000);
+        assert_eq!(places_max(shards(54), 20_000, 24 * GIB), 20_000);
+        assert_eq!(places_max(shards(2), 1 << 20, 24 * GIB), 1 << 20);
+        let large = places_max(shards(32), 1 << 20, 64 * GIB);
+        assert_eq!(large, 1 << 19, "4 MiB of the kernel's memory for each of 32 tables");
+        assert_eq!(places_max(shards(1), u64::MAX, u64::MAX), 1 << 24);
+        assert_eq!(places_max(shards(1024), 20_000, 1), 1);
+    }
+
+    #[test]
+    fn too_few_descriptors_for_the_loops_are_told_with_both_numbers() {
+        require_descriptors(shards(20), 64).expect("enough");
+        let error = require_descriptors(shards(21), 64).expect_err("too few").to_string();
+        assert!(
+            error.contains("21 event loops") && error.contains("RLIMIT_NOFILE is 64"),
+            "{error}"
+        );
+    }
 }

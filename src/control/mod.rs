@@ -143,7 +143,7 @@ async fn steer(server: Server) -> Result<(), Fatal> {
     open_ports(&running, server.ops, server.admin, config, tell);
     let count = running.shards.len();
     // Said only now that everything stands.
-    info!("listening on {address}, room for {sessions_max} sessions in {count} shards");
+    info!(shards = count, "listening on {address}, room for {sessions_max} sessions");
     let mut acceptor = Some(acceptor);
     let mut loops_running = count;
     let mut told = 0;
