@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::harness::client::Client;
 use crate::harness::patience::{LONG_LEASE_MS, wait_until};
 use crate::harness::server::{Launch, Server};
+use crate::wrapper::as_in_the_foreground;
 
 const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
@@ -26,14 +27,15 @@ struct Typist {
 impl Typist {
     /// `None`, with a word on stderr, if there is no `script` or no bash.
     fn sit_down() -> Option<Typist> {
-        let mut command = Command::new("script");
+        if Command::new("script").arg("--version").output().is_err() {
+            writeln!(std::io::stderr(), "SKIPPED: install util-linux").expect("stderr");
+            return None;
+        }
+        let mut command = as_in_the_foreground("script");
         command.args(["--quiet", "--command", "bash --norc --noprofile -i", "/dev/null"]);
         command.env("TERM", "dumb");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let Ok(mut script) = command.spawn() else {
-            writeln!(std::io::stderr(), "SKIPPED: install util-linux").expect("stderr");
-            return None;
-        };
+        let mut script = command.spawn().expect("it was there just now");
         let keys = script.stdin.take().expect("a pipe");
         let mut output = script.stdout.take().expect("a pipe");
         let screen = Arc::new(Mutex::new(String::new()));

@@ -10,7 +10,7 @@ use crate::harness::patience::wait_until;
 
 /// `monolock run` with these options.
 pub(crate) fn monolock_run<'a>(options: impl IntoIterator<Item = &'a str>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_monolock"));
+    let mut command = as_in_the_foreground(env!("CARGO_BIN_EXE_monolock"));
     // What the developer's own shell sets must not decide a test.
     for (name, _) in std::env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"MONOLOCK_") {
@@ -18,6 +18,14 @@ pub(crate) fn monolock_run<'a>(options: impl IntoIterator<Item = &'a str>) -> Co
         }
     }
     command.arg("run").args(options);
+    command
+}
+
+/// A program for which INT and QUIT mean what they do in the foreground: where the tests run in the
+/// background of a shell, both are ignored, and so they would be by whatever a test starts.
+pub(crate) fn as_in_the_foreground(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,QUIT", program]);
     command
 }
 
