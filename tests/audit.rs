@@ -292,7 +292,9 @@ fn a_pipe_that_nobody_reads_holds_up_neither_the_start_nor_anybody() {
         reader.read_line(&mut text).expect("a line");
     }
     let lines = lines(&text);
-    assert_eq!((lines.len(), &lines[10]["lock"]), (11, &"other".into()));
+    // Two locks may belong to two event loops, and only the events of one have an order.
+    let of_other = lines.iter().filter(|line| line["lock"] == "other").count();
+    assert_eq!((lines.len(), of_other), (11, 1));
     drop(owner);
     let mut server = server;
     server.signal(Signal::TERM);
