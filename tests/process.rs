@@ -9,6 +9,7 @@
 //! | `logging.rs` | what goes to stderr, and that nobody must read it |
 //! | `restart.rs` | SIGKILL, and the next process after it |
 //! | `quiet.rs` | what must come about when nobody says anything |
+//! | `shards.rs` | `--shards`: one server in several event loops |
 //! | `opt_in_limits.rs` | `--max-lease` and `--max-sessions-per-peer` |
 
 mod harness;
@@ -23,6 +24,8 @@ mod opt_in_limits;
 mod quiet;
 #[path = "process/restart.rs"]
 mod restart;
+#[path = "process/shards.rs"]
+mod shards;
 #[path = "process/shutdown.rs"]
 mod shutdown;
 #[path = "process/signals.rs"]
