@@ -10,6 +10,7 @@
 //! | `restart.rs` | SIGKILL, and the next process after it |
 //! | `quiet.rs` | what must come about when nobody says anything |
 //! | `refused_accepts.rs` | a kernel that refuses to accept for a while |
+//! | `shards.rs` | `--shards`: one server in several event loops |
 //! | `opt_in_limits.rs` | `--max-lease` and `--max-sessions-per-peer` |
 
 mod harness;
@@ -26,6 +27,8 @@ mod quiet;
 mod refused_accepts;
 #[path = "process/restart.rs"]
 mod restart;
+#[path = "process/shards.rs"]
+mod shards;
 #[path = "process/shutdown.rs"]
 mod shutdown;
 #[path = "process/signals.rs"]

@@ -116,6 +116,16 @@ pub(crate) fn resident_bytes(pid: Pid) -> u64 {
     kilobytes << 10
 }
 
+/// How many threads have a name that begins like this.
+#[track_caller]
+pub(crate) fn threads_named(pid: Pid, start: &str) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
+    let tasks = tasks.expect("a running process").map(|task| task.expect("an entry").path());
+    // One that ends meanwhile has no name any more.
+    let names = tasks.filter_map(|task| fs::read_to_string(task.join("comm")).ok());
+    names.filter(|name| name.starts_with(start)).count()
+}
+
 /// Whether every thread is stopped by a signal.
 pub(crate) fn is_stopped(pid: Pid) -> bool {
     let tasks = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));

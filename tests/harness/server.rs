@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
-use rustix::thread::CpuSet;
+use rustix::thread::{CapabilitySet, CpuSet};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use super::patience::PATIENCE;
@@ -34,6 +34,7 @@ pub(crate) struct Launch {
     last_line_read: Option<String>,
     is_on_one_cpu: bool,
     is_without_io_uring: bool,
+    may_not_lock_memory: bool,
 }
 
 impl Launch {
@@ -55,6 +56,11 @@ impl Launch {
     pub(crate) fn args(mut self, args: impl IntoIterator<Item: Into<OsString>>) -> Launch {
         self.args.extend(args.into_iter().map(Into::into));
         self
+    }
+
+    /// With so many event loops.
+    pub(crate) fn shards(self, count: usize) -> Launch {
+        self.args(["--shards", &count.to_string()])
     }
 
     pub(crate) fn env(mut self, name: &str, value: &str) -> Launch {
@@ -95,6 +101,12 @@ impl Launch {
     /// As in a container whose seccomp profile knows no io_uring.
     pub(crate) fn without_io_uring(mut self) -> Launch {
         self.is_without_io_uring = true;
+        self
+    }
+
+    /// Without the capability to lock more memory than its limit allows.
+    pub(crate) fn without_locking_memory(mut self) -> Launch {
+        self.may_not_lock_memory = true;
         self
     }
 
@@ -216,6 +228,10 @@ impl Launch {
             let mut one = CpuSet::new();
             one.set(first);
             rustix::thread::sched_setaffinity(None, &one).expect("setting the affinity");
+        }
+        if self.may_not_lock_memory {
+            // Who may not take it away has not got it either.
+            let _ = rustix::thread::remove_capability_from_bounding_set(CapabilitySet::IPC_LOCK);
         }
         if self.is_without_io_uring {
             let errno = rustix::io::Errno::PERM.raw_os_error().unsigned_abs();
