@@ -72,12 +72,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         slip.add(&outcome.recorder.slip).map_err(io::Error::other)?;
         add_seconds(&mut seconds, outcome.recorder.seconds)?;
         for (phase, record) in outcome.recorder.phases {
-            match phases.get_mut(&phase) {
-                Some(all) => all.add(&record),
-                None => {
-                    phases.insert(phase, record);
-                }
-            }
+            phases.entry(phase).or_default().add(&record);
         }
     }
     own.slip_p99_ms = at(&slip, 99.0);
@@ -96,7 +91,6 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         phase_results.push(result);
     }
     let expectations = judge(&settings.expectations, &phase_results);
-    let outages = outages.results();
     Ok(Results {
         format_version: FORMAT_VERSION,
         environment,
@@ -106,7 +100,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         grants,
         marks,
         marks_left_out,
-        outages,
+        outages: outages.results(),
         server,
         own,
         invariants,
