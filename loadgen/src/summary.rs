@@ -77,8 +77,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
     }
     own.slip_p99_ms = at(&slip, 99.0);
     limits.extend(own_lateness(&own, settings.load.is_all_at_once()));
-    limits.extend(cut_short);
-    limits.extend(fencing.as_ref().and_then(nothing_staged));
+    limits.extend(cut_short.into_iter().chain(fencing.as_ref().and_then(nothing_staged)));
     let records_setup = settings.load.scenario.records_setup();
     let mut phase_results = Vec::new();
     for (phase, record) in &phases {
