@@ -1,7 +1,7 @@
 //! A judge for each server process, and one for their succession.
 //!
 //! What a lock server must not do, it must not do to its own sessions: a process knows nothing of
-//! those that another one had. So each has a [`Checker`] of its own, for as long as it has sessions.
+//! those that another one had. So each has a [`Checker`] of its own, as long as it has sessions.
 
 use std::collections::VecDeque;
 

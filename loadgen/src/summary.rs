@@ -72,18 +72,12 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         slip.add(&outcome.recorder.slip).map_err(io::Error::other)?;
         add_seconds(&mut seconds, outcome.recorder.seconds)?;
         for (phase, record) in outcome.recorder.phases {
-            match phases.get_mut(&phase) {
-                Some(all) => all.add(&record),
-                None => {
-                    phases.insert(phase, record);
-                }
-            }
+            phases.entry(phase).or_default().add(&record);
         }
     }
     own.slip_p99_ms = at(&slip, 99.0);
     limits.extend(own_lateness(&own, settings.load.is_all_at_once()));
-    limits.extend(cut_short);
-    limits.extend(fencing.as_ref().and_then(nothing_staged));
+    limits.extend(cut_short.into_iter().chain(fencing.as_ref().and_then(nothing_staged)));
     let records_setup = settings.load.scenario.records_setup();
     let mut phase_results = Vec::new();
     for (phase, record) in &phases {
@@ -96,7 +90,6 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         phase_results.push(result);
     }
     let expectations = judge(&settings.expectations, &phase_results);
-    let outages = outages.results();
     Ok(Results {
         format_version: FORMAT_VERSION,
         environment,
@@ -106,7 +99,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         grants,
         marks,
         marks_left_out,
-        outages,
+        outages: outages.results(),
         server,
         own,
         invariants,

@@ -203,8 +203,8 @@ fn is_stopped(pid: Pid) -> bool {
 
 /// A run for minutes, at a moment when a server is stopped.
 fn start_and_wait_for_a_stop() -> (Child, Vec<Pid>) {
-    let words = "failover -l 2s --hold 100ms --kill-with stop --kill-every 1500ms --wake-after 1200ms \
-                 -d 10m --server";
+    let words = "failover -l 2s --hold 100ms --kill-with stop --kill-every 1500ms \
+                 --wake-after 1200ms -d 10m --server";
     let mut child = loadgen()
         .args(words.split_whitespace().take(1).chain(CROWD.split(' ')))
         .args(words.split_whitespace().skip(1))

@@ -18,9 +18,6 @@ use crate::random::Random;
 use crate::recorder::Timing;
 use crate::settings::Load;
 
-/// Locks are held for this part of the hold at least, and for the whole of it on average.
-const HOLD_LEAST: f64 = 0.5;
-
 /// The client of a place that has none.
 const NOBODY: u32 = u32::MAX;
 
@@ -44,7 +41,6 @@ pub(super) struct Failover {
     /// Clients that come back.
     returning: BinaryHeap<Reverse<(Instant, u32)>>,
     random: Random,
-    random_hold: Random,
     /// By failure.
     tallies: Vec<OutageTally>,
     /// When each was.
@@ -67,7 +63,6 @@ impl Failover {
             client_of: Vec::new(),
             returning: BinaryHeap::new(),
             random: Random::new(load.seed ^ u64::from(share.worker), "backoff"),
-            random_hold: Random::new(load.seed ^ u64::from(share.worker), "hold"),
             tallies: Vec::new(),
             failed_at: Vec::new(),
         }
@@ -126,9 +121,7 @@ impl Failover {
             let first = &mut self.tallies[number].first_grant;
             *first = Some(first.map_or(since, |first| first.min(since)));
         }
-        // Otherwise all who came back at one time would go on in step.
-        let hold = self.hold.mul_f64(HOLD_LEAST + self.random_hold.fraction());
-        drive.release_at(index, now.after(hold));
+        drive.release_at(index, now.after(self.hold));
     }
 
     fn lost(&mut self, index: u32, drive: &mut Drive, now: Instant) {
