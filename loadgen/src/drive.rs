@@ -555,6 +555,9 @@ impl Drive {
         };
         if stage != Stage::Deaf {
             match loss {
+                Loss::Silence if stage == Stage::Waking => {
+                    self.checker.overslept(lock, who, end, now);
+                }
                 // We end it, and the server may not have noticed anything.
                 Loss::Silence => self.checker.released(lock, who, now),
                 _ => self.checker.ended(lock, who, end, now),
