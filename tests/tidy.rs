@@ -7,7 +7,8 @@ const COLUMNS_MAX: usize = 100;
 const FUNCTION_LINES_MAX: usize = 70;
 
 /// Where unsafe code may stand, and why it must.
-const UNSAFE_PERMITTED: [&str; 2] = ["ring/src/", "src/sys.rs"];
+const UNSAFE_PERMITTED: [&str; 4] =
+    ["ring/src/", "loadgen/src/sys.rs", "src/cli/sys.rs", "src/sys.rs"];
 
 /// Words that say nothing about what a file holds.
 const EMPTY_NAMES: [&str; 8] =
@@ -78,7 +79,7 @@ fn unsafe_code_stands_only_where_it_must() {
             let uses = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern"];
             assert!(
                 source.name == "tests/tidy.rs" || !uses.iter().any(|word| code.contains(word)),
-                "{}:{number}: unsafe code belongs in ring/",
+                "{}:{number}: unsafe code belongs in ring/ or a sys.rs",
                 source.name
             );
         }

@@ -117,6 +117,14 @@ pub struct Finding {
     pub first: Option<(Instant, String)>,
 }
 
+impl Finding {
+    /// One more case.
+    pub fn add(&mut self, at: Instant, text: String) {
+        self.count += 1;
+        self.first.get_or_insert((at, text));
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     who: Who,
@@ -433,9 +441,7 @@ impl Checker {
     }
 
     fn find(&mut self, invariant: Invariant, now: Instant, text: String) {
-        let finding = &mut self.findings[invariant as usize];
-        finding.count += 1;
-        finding.first.get_or_insert((now, text));
+        self.findings[invariant as usize].add(now, text);
     }
 }
 

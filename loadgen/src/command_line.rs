@@ -1,5 +1,6 @@
 //! The command line.
 
+mod kills;
 mod pauses;
 
 use std::ffi::OsString;
@@ -118,6 +119,7 @@ fn command() -> Command {
             .args(target_args())
             .args(load_args(scenario))
             .args(pauses::args().into_iter().filter(|_| scenario == Scenario::GcPause))
+            .args(kills::args(scenario))
             .args(output_args())
     });
     Command::new("monolock-loadgen")
@@ -127,7 +129,8 @@ fn command() -> Command {
         .about("The load generator for lock servers of protocol version 1")
         .after_help(
             "Exit codes: 0 fine, 1 an invariant was broken, 2 usage, 3 an expectation was missed, \
-             4 server unreachable or run cut short",
+             4 server unreachable, or no clean result (cut short, or limited by the load \
+             generator itself)",
         )
         .disable_help_subcommand(true)
         .subcommands(scenarios)
@@ -231,7 +234,9 @@ fn settings(scenario: Scenario, matches: &ArgMatches) -> Result<Settings, Failur
         quiet: matches.get_flag("quiet"),
     };
     let expectations = matches.get_many("expect").into_iter().flatten().cloned().collect();
-    Ok(Settings { target, load: load(scenario, matches)?, outputs, expectations })
+    let load = load(scenario, matches)?;
+    let kill_plan = kills::plan(scenario, &target, &load, matches)?;
+    Ok(Settings { target, load, kill_plan, outputs, expectations })
 }
 
 fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
@@ -242,10 +247,14 @@ fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
         .ok_or_else(|| Failure::usage("--lease: from 1ms to 2^32-1 ms, which is 49 days"))?;
     let rate = matches.get_one::<f64>("rate").copied();
     if rate.is_some() && !scenario.takes_rate() {
+        let reason = if scenario.kills_servers() {
+            "--sessions, --locks and --hold: each session acquires, holds and releases in turn"
+        } else {
+            "--sessions and --lease: each session sends about four heartbeats a lease"
+        };
+        let name = scenario.name();
         return Err(Failure::usage(format_args!(
-            "--rate: the rate of {} follows from --sessions and --lease: each session sends about \
-             four heartbeats a lease",
-            scenario.name()
+            "--rate: the rate of {name} follows from {reason}"
         )));
     }
     let locks = matches.get_one::<u32>("locks").copied();
@@ -263,8 +272,8 @@ fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
     let is_by_rate = scenario != Scenario::Steady && rate.is_some();
     if hold.is_some() && (is_by_rate || has_no_hold(scenario)) {
         return Err(Failure::usage(
-            "--hold: only for steady, and for handover and gc-pause without --rate, which says \
-             itself when a lock is released or its holder falls silent",
+            "--hold: only for steady, failover and restart, and for handover and gc-pause without \
+             --rate, which says itself when a lock is released or its holder falls silent",
         ));
     }
     let ramp = matches.get_one::<Duration>("ramp").copied();
@@ -293,7 +302,8 @@ fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
 }
 
 fn has_no_hold(scenario: Scenario) -> bool {
-    !matches!(scenario, Scenario::Steady | Scenario::Handover | Scenario::GcPause)
+    let holds = matches!(scenario, Scenario::Steady | Scenario::Handover | Scenario::GcPause);
+    !holds && !scenario.kills_servers()
 }
 
 fn one<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, name: &str) -> &'a T {

@@ -77,6 +77,7 @@ impl Comparison {
         let scenario = Scenario::ALL.into_iter().find(|candidate| candidate.name() == scenario);
         match scenario {
             Some(Scenario::Handover) => Phase::Handover,
+            Some(Scenario::Failover | Scenario::Restart) => Phase::Recovery,
             Some(Scenario::Steady | Scenario::ConnectStorm) => Phase::Acquire,
             Some(Scenario::GcPause) => Phase::Takeover,
             Some(Scenario::Heartbeat | Scenario::SlowReader) | None => Phase::Heartbeat,

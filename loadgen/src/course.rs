@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use monolock_core::time::Instant;
 
+use crate::outages::Outages;
+
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// Shared by all threads of a run.
@@ -24,6 +26,8 @@ pub struct Course {
     pub lost: AtomicU64,
     /// Threads that have begun.
     pub started: AtomicU64,
+    /// Failures of servers.
+    pub outages: Outages,
 }
 
 impl Course {
@@ -38,6 +42,7 @@ impl Course {
             recorded: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             started: AtomicU64::new(0),
+            outages: Outages::default(),
         }
     }
 

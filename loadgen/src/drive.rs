@@ -4,21 +4,27 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use monolock_core::claim::{Due, Loss, News, Standing};
+use monolock_core::claim::{Loss, News, Standing};
 use monolock_core::lease_heap::LeaseHeap;
 use monolock_core::time::Instant;
 use monolock_core::wire::{Acquire, HEARTBEAT, encode_acquire};
 use monolock_ring::{ConnectionId, Event, Reading, Ring};
+use socket2::SockRef;
 
-use crate::checker::{Checker, ServerEnd};
+use crate::checker::ServerEnd;
 use crate::clock;
 use crate::course::Course;
+use crate::forwarder::Routes;
+use crate::judges::Judges;
 use crate::lock_names::LockNames;
+use crate::pace::Pace;
 use crate::phase::Phase;
 use crate::recorder::{Recorder, Timing};
 use crate::session::{SessionTable, Stage};
@@ -69,6 +75,8 @@ pub struct DriveConfig {
     pub source: Source,
     /// Whether connecting is recorded before measuring begins.
     pub counts_setup: bool,
+    /// Which server each connection leads to, if there are several.
+    pub routes: Option<Routes>,
 }
 
 /// The last release of a lock, for timing how long it takes to change hands.
@@ -105,8 +113,8 @@ pub struct Drive {
     pub sessions: SessionTable,
     /// What is recorded.
     pub recorder: Recorder,
-    /// The judge.
-    pub checker: Checker,
+    /// The judges.
+    pub judges: Judges,
     /// What happened, in order, until the scenario takes it.
     pub happenings: VecDeque<Happening>,
     /// Sessions that ended unasked, by reason.
@@ -119,8 +127,12 @@ pub struct Drive {
     pub grants: u64,
     ring: Ring,
     deadlines: LeaseHeap,
+    pace: Pace,
     source: Source,
     names: LockNames,
+    routes: Option<Routes>,
+    /// By place, where a session's connection comes from, if there are routes.
+    local_addresses: Vec<Option<SocketAddr>>,
     lease_ms: NonZeroU32,
     releases: Vec<Option<Release>>,
     heard: Vec<Heard>,
@@ -139,7 +151,7 @@ impl Drive {
             course,
             sessions: SessionTable::new(config.sessions_max, config.lease_ms),
             recorder: Recorder::new(config.counts_setup),
-            checker: Checker::new(config.locks),
+            judges: Judges::new(config.locks, config.routes.is_some()),
             happenings: VecDeque::new(),
             losses: BTreeMap::new(),
             own_limits: BTreeMap::new(),
@@ -147,8 +159,11 @@ impl Drive {
             grants: 0,
             ring,
             deadlines: LeaseHeap::with_capacity(config.sessions_max as usize),
+            pace: Pace::new(config.lease_ms),
             source: config.source,
             names: config.names,
+            routes: config.routes,
+            local_addresses: Vec::new(),
             lease_ms: config.lease_ms,
             releases: vec![None; locks],
             heard: Vec::new(),
@@ -163,12 +178,13 @@ impl Drive {
         self.opened < OPENED_A_TURN && self.sessions.has_room()
     }
 
-    /// Opens a session: connects and asks for the lock.
+    /// Opens a session: connects and asks for the lock. Returns its place, unless no connection
+    /// could be begun.
     ///
     /// # Panics
     /// Unless [`Drive::may_open`].
-    pub fn open(&mut self, lock: u32, intended: Instant) {
-        self.open_with(lock, intended, None);
+    pub fn open(&mut self, lock: u32, intended: Instant) -> Option<u32> {
+        self.open_with(lock, intended, None)
     }
 
     /// Opens a session that will not read much.
@@ -176,7 +192,12 @@ impl Drive {
         self.open_with(lock, intended, Some(DEAF_BUFFER_BYTES));
     }
 
-    fn open_with(&mut self, lock: u32, intended: Instant, buffer_bytes: Option<usize>) {
+    fn open_with(
+        &mut self,
+        lock: u32,
+        intended: Instant,
+        buffer_bytes: Option<usize>,
+    ) -> Option<u32> {
         assert!(self.may_open(), "it is asked before");
         self.opened += 1;
         let begun = clock::now();
@@ -184,15 +205,16 @@ impl Drive {
             Ok(socket) => socket,
             Err(error) => {
                 self.connect_failed(&error, lock, intended);
-                return;
+                return None;
             }
         };
         let index = self.sessions.open(lock, intended, begun);
+        self.note_local_address(index, &socket);
         let id = self.sessions.connection(index);
         if let Err(error) = self.ring.attach(id, socket) {
             self.sessions.free(index);
             self.connect_failed(&ConnectError::Descriptors(error), lock, intended);
-            return;
+            return None;
         }
         self.frame.clear();
         let name = self.names.name(lock);
@@ -205,6 +227,28 @@ impl Drive {
         self.ring.read(id, Reading::Stream);
         self.course.open.fetch_add(1, Ordering::Relaxed);
         self.schedule(index);
+        Some(index)
+    }
+
+    fn note_local_address(&mut self, index: u32, socket: &OwnedFd) {
+        if self.routes.is_none() {
+            return;
+        }
+        let place = index as usize;
+        if self.local_addresses.len() <= place {
+            self.local_addresses.resize(place + 1, None);
+        }
+        let address = SockRef::from(socket).local_addr();
+        self.local_addresses[place] = address.ok().and_then(|address| address.as_socket());
+    }
+
+    /// The first answer of a session has come: which server gave it?
+    fn note_server(&mut self, index: u32) {
+        let server = self.routes.as_ref().map_or(0, |routes| {
+            let address = self.local_addresses[index as usize].expect("a socket has an address");
+            routes.server_of(address).expect("a route is noted before a byte is forwarded")
+        });
+        self.judges.answered(self.sessions.who(index), server);
     }
 
     fn connect_failed(&mut self, error: &ConnectError, lock: u32, intended: Instant) {
@@ -229,7 +273,7 @@ impl Drive {
     /// wants to hear first is released a little later.
     pub fn release(&mut self, index: u32, intended: Instant, now: Instant) {
         let who = self.sessions.who(index);
-        if self.checker.is_witness(who) {
+        if self.judges.is_witness(who) {
             self.sessions.at(index).release_at = now.after(SEND_PATIENCE);
             self.schedule(index);
             return;
@@ -239,7 +283,7 @@ impl Drive {
         if session.is_holding() {
             self.releases[lock as usize] = Some(Release { intended, begun: now });
         }
-        self.checker.released(lock, who, now);
+        self.judges.released(lock, who, now, now);
         self.close(index);
     }
 
@@ -249,7 +293,7 @@ impl Drive {
         let session = self.sessions.at(index);
         session.stage = Stage::Deaf;
         let lock = session.lock;
-        self.checker.released(lock, who, now);
+        self.judges.released(lock, who, now, now);
         self.ring.read(self.sessions.connection(index), Reading::Off);
         self.schedule(index);
     }
@@ -345,8 +389,8 @@ impl Drive {
         {
             self.pass_deadline(index, now);
         }
-        self.checker.turn(now);
-        for who in self.checker.take_questions() {
+        self.judges.turn(now);
+        for who in self.judges.take_questions() {
             let Some(session) = self.sessions.find(who) else {
                 continue;
             };
@@ -372,21 +416,22 @@ impl Drive {
             self.release(index, intended, now);
             return;
         }
-        if now < session.claim.give_up_at() && self.ring.is_sending(id) {
+        if now >= session.claim.give_up_at() {
+            let before = session.claim.standing();
+            let loss = session.claim.end(Loss::Silence);
+            self.lose(index, before, loss, now);
+            return;
+        }
+        if self.ring.is_sending(id) {
             self.deadlines.change(&mut self.sessions, index, now.after(SEND_PATIENCE));
             return;
         }
-        let heartbeat_due = session.claim.heartbeat_at();
-        let before = session.claim.standing();
-        match session.claim.pass(now) {
-            Some(Due::Heartbeat) => {
-                session.heartbeat_due = heartbeat_due;
-                self.send_heartbeat(index);
-                self.schedule(index);
-            }
-            Some(Due::Lost(loss)) => self.lose(index, before, loss, now),
-            None => self.schedule(index),
+        let heartbeat_due = self.pace.tick_before(session.claim.heartbeat_at());
+        if heartbeat_due <= now && session.claim.send_early(now) {
+            session.heartbeat_due = heartbeat_due;
+            self.send_heartbeat(index);
         }
+        self.schedule(index);
     }
 
     fn send_heartbeat(&mut self, index: u32) {
@@ -428,6 +473,9 @@ impl Drive {
                     self.sessions.free(id.index);
                     self.course.open.fetch_sub(1, Ordering::Relaxed);
                     self.happenings.push_back(Happening::Closed(id.index));
+                }
+                Event::Detached { .. } | Event::DetachFailed { .. } => {
+                    unreachable!("nothing is detached")
                 }
                 Event::Silent { .. } | Event::Woken => {}
             }
@@ -480,7 +528,9 @@ impl Drive {
         let who = self.sessions.who(index);
         let session = self.sessions.at(index);
         let timing = Timing { intended: session.intended, begun: session.begun, done: now };
-        self.checker.queued(session.lock, who, now);
+        let lock = session.lock;
+        self.note_server(index);
+        self.judges.queued(lock, who, now);
         self.recorder.record(Phase::Acquire, timing, &self.course);
         self.happenings.push_back(Happening::Queued(index));
         self.schedule(index);
@@ -499,7 +549,10 @@ impl Drive {
             self.grants += 1;
         }
         self.recorder.grant(now, &self.course);
-        self.checker.granted(lock, who, token, session.begun, now);
+        if heard.before == Standing::Asking {
+            self.note_server(index);
+        }
+        self.judges.granted(lock, who, token, timing.begun, now);
         let release = self.releases[lock as usize].take();
         if heard.before == Standing::Queued {
             self.recorder.record(Phase::Wait, timing, &self.course);
@@ -538,7 +591,7 @@ impl Drive {
             self.sleepers.remove(&heard.index);
             self.happenings.push_back(Happening::Survived(heard.index));
         }
-        self.checker.confirmed(who, heard.confirmed_at, now);
+        self.judges.confirmed(who, heard.confirmed_at, now);
         self.schedule(heard.index);
     }
 
@@ -547,6 +600,7 @@ impl Drive {
         let who = self.sessions.who(index);
         let session = self.sessions.at(index);
         let (lock, intended) = (session.lock, session.intended);
+        let believed_until = now.min(session.claim.give_up_at());
         let stage = session.stage;
         let end = ServerEnd {
             loss,
@@ -556,11 +610,11 @@ impl Drive {
         if stage != Stage::Deaf {
             match loss {
                 Loss::Silence if stage == Stage::Waking => {
-                    self.checker.overslept(lock, who, end, now);
+                    self.judges.overslept(lock, who, end, believed_until, now);
                 }
                 // We end it, and the server may not have noticed anything.
-                Loss::Silence => self.checker.released(lock, who, now),
-                _ => self.checker.ended(lock, who, end, now),
+                Loss::Silence => self.judges.released(lock, who, believed_until, now),
+                _ => self.judges.ended(lock, who, end, believed_until, now),
             }
         }
         // Whoever was silent has its own silence to blame.
@@ -587,8 +641,8 @@ impl Drive {
     }
 
     fn schedule(&mut self, index: u32) {
-        let deadline = self.sessions.at(index).deadline();
-        if self.sessions.at(index).is_scheduled() {
+        let deadline = self.sessions.at(index).deadline(self.pace);
+        if self.sessions.is_scheduled(index) {
             self.deadlines.change(&mut self.sessions, index, deadline);
         } else {
             self.deadlines.insert(&mut self.sessions, index, deadline);

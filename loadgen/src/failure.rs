@@ -14,8 +14,8 @@ pub enum Verdict {
     Usage = 2,
     /// An expectation was missed.
     ExpectationMissed = 3,
-    /// The server was not there, or the run was cut short.
-    CutShort = 4,
+    /// The server was not there, the run was cut short, or the load generator itself was the limit.
+    NotClean = 4,
 }
 
 impl From<Verdict> for ExitCode {
@@ -39,7 +39,7 @@ impl Failure {
 
     /// The server is not there, or the run can't be carried out.
     pub fn cut_short(line: impl Display) -> Failure {
-        Failure { verdict: Verdict::CutShort, line: line.to_string() }
+        Failure { verdict: Verdict::NotClean, line: line.to_string() }
     }
 
     /// What the exit code says.

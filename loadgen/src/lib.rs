@@ -4,17 +4,20 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`command_line`], [`settings`], [`scenario`], [`expectation`] | what a run is told |
-//! | [`plan`], [`random`] | what is to happen when, drawn from the seed |
+//! | [`plan`], [`random`], [`pace`] | what is to happen when, drawn from the seed |
 //! | [`run`], [`worker`], [`course`], [`busy_time`] | a run and its threads |
 //! | [`script`] | what the scenarios do |
 //! | [`drive`], [`session`], [`source`], [`lock_names`] | sessions on a ring |
-//! | [`checker`], [`guard`] | the judge, and a resource that checks tokens |
+//! | [`checker`], [`judges`], [`succession`] | the judge, and one for servers that take over |
+//! | [`guard`] | a resource that checks tokens |
 //! | [`pause_plan`], [`silence`], [`resource`] | holders that fall silent, and what they write to |
 //! | [`holder_process`] | sessions that are processes, and can be stopped |
 //! | [`phase`], [`mark`], [`recorder`] | what is timed, and what explains it |
 //! | [`results`], [`summary`], [`report`] | what comes out |
 //! | [`comparison`] | several results side by side |
-//! | [`preflight`], [`server_process`], [`procfs`] | the server, asked and looked at |
+//! | [`preflight`], [`server_process`], [`procfs`], `sys` | a server: asked, started, looked at |
+//! | [`subject`], [`conductor`], [`kill_plan`], [`outages`] | servers that fail, and when |
+//! | [`forwarder`], [`staged_clock`] | what leads to them, and clocks that are wrong |
 //! | [`clock`], [`duration`], [`failure`] | time, and ends |
 
 pub mod busy_time;
@@ -22,15 +25,21 @@ pub mod checker;
 pub mod clock;
 pub mod command_line;
 pub mod comparison;
+pub mod conductor;
 pub mod course;
 pub mod drive;
 pub mod duration;
 pub mod expectation;
 pub mod failure;
+pub mod forwarder;
 pub mod guard;
 pub mod holder_process;
+pub mod judges;
+pub mod kill_plan;
 pub mod lock_names;
 pub mod mark;
+pub mod outages;
+pub mod pace;
 pub mod pause_plan;
 pub mod phase;
 pub mod plan;
@@ -49,7 +58,11 @@ pub mod session;
 pub mod settings;
 pub mod silence;
 pub mod source;
+pub mod staged_clock;
+pub mod subject;
+pub mod succession;
 pub mod summary;
+mod sys;
 pub mod worker;
 
 use std::env;
@@ -89,17 +102,23 @@ fn load(settings: &Settings) -> Result<Verdict, Failure> {
     let interrupted = catch_interrupt()?;
     // First of all, so that it is known whatever happens.
     let _ = writeln!(io::stderr(), "seed {}", settings.load.seed);
-    let report = run::run(settings, &interrupted)?;
-    let results = summary::summarize(settings, report)
+    let seen = run::run(settings, &interrupted)?;
+    let results = summary::summarize(settings, seen)
         .map_err(|error| Failure::cut_short(format_args!("cannot sum up: {error}")))?;
-    let Outputs { csv, quiet, .. } = settings.outputs;
-    print(&match (csv, quiet) {
-        (true, _) => console::csv(&results),
-        (_, true) => console::quiet(&results),
-        _ => console::report(&results),
-    })?;
-    write_files(&settings.outputs, &results)?;
+    // All is tried: a full disk doesn't cost the report, nor a closed pipe the files.
+    let written = write_files(&settings.outputs, &results);
+    report(&settings.outputs, &results)?;
+    written?;
     Ok(verdict(&results))
+}
+
+fn report(outputs: &Outputs, results: &Results) -> Result<(), Failure> {
+    if outputs.csv {
+        // What makes the table less than it seems must not be missed, and has no column.
+        let _ = io::stderr().write_all(console::notes(results).as_bytes());
+        return print(&console::csv(results));
+    }
+    print(&if outputs.quiet { console::quiet(results) } else { console::report(results) })
 }
 
 fn compare(files: &FilesToCompare) -> Result<Verdict, Failure> {
@@ -117,12 +136,13 @@ fn compare(files: &FilesToCompare) -> Result<Verdict, Failure> {
     Ok(Verdict::Fine)
 }
 
-/// What counts most comes first: a server that breaks locks, then a run that isn't whole.
+/// What counts most comes first: a server that breaks locks, then a run that wasn't what it should
+/// have been, whose expectations mean nothing.
 fn verdict(results: &Results) -> Verdict {
     if results.violations() > 0 {
         Verdict::InvariantBroken
-    } else if results.is_cut_short {
-        Verdict::CutShort
+    } else if !results.limits.is_empty() {
+        Verdict::NotClean
     } else if results.expectations.iter().any(|expectation| !expectation.is_met) {
         Verdict::ExpectationMissed
     } else {

@@ -16,8 +16,10 @@ pub enum MarkKind {
     Shutdown,
     /// A server was started.
     Start,
-    /// A lock was granted though its holder had not given it back.
+    /// A lock was granted though its holder had not given it back; or a standby took over.
     Takeover,
+    /// Servers' clocks were set.
+    ClockStep,
     /// A past holder's write was refused.
     Refusal,
     /// A past holder's write destroyed its successor's.
@@ -26,13 +28,14 @@ pub enum MarkKind {
 
 impl MarkKind {
     /// In the order of the plots' rows.
-    pub const ALL: [MarkKind; 8] = [
+    pub const ALL: [MarkKind; 9] = [
         MarkKind::Pause,
         MarkKind::Resume,
         MarkKind::Kill,
         MarkKind::Shutdown,
         MarkKind::Start,
         MarkKind::Takeover,
+        MarkKind::ClockStep,
         MarkKind::Refusal,
         MarkKind::Corruption,
     ];
@@ -46,6 +49,7 @@ impl MarkKind {
             MarkKind::Shutdown => "shutdown",
             MarkKind::Start => "start",
             MarkKind::Takeover => "takeover",
+            MarkKind::ClockStep => "clock step",
             MarkKind::Refusal => "refusal",
             MarkKind::Corruption => "corruption",
         }

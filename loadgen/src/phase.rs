@@ -15,6 +15,12 @@ pub enum Phase {
     Heartbeat,
     /// From when a session's answers were stuck to the server's ending it.
     Cutoff,
+    /// From a server's failure to a client's first answer by a later one.
+    Recovery,
+    /// From a server's failure to the first grant by a later one.
+    FirstGrant,
+    /// For how long two holders of a lock, of different servers, both believed that they hold it.
+    Overlap,
     /// From when a holder fell silent to the next holder's knowing.
     Takeover,
     /// From a lease after a silent holder's last message to the next holder's knowing.
@@ -30,13 +36,16 @@ pub enum Phase {
 
 impl Phase {
     /// In the order of a claim's life.
-    pub const ALL: [Phase; 11] = [
+    pub const ALL: [Phase; 14] = [
         Phase::Connect,
         Phase::Acquire,
         Phase::Wait,
         Phase::Handover,
         Phase::Heartbeat,
         Phase::Cutoff,
+        Phase::Recovery,
+        Phase::FirstGrant,
+        Phase::Overlap,
         Phase::Takeover,
         Phase::ExpiryOverrun,
         Phase::BeliefOverlap,
@@ -53,6 +62,9 @@ impl Phase {
             Phase::Handover => "handover",
             Phase::Heartbeat => "heartbeat",
             Phase::Cutoff => "cutoff",
+            Phase::Recovery => "recovery",
+            Phase::FirstGrant => "first-grant",
+            Phase::Overlap => "overlap",
             Phase::Takeover => "takeover",
             Phase::ExpiryOverrun => "expiry-overrun",
             Phase::BeliefOverlap => "belief-overlap",

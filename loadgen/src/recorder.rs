@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
@@ -61,7 +62,8 @@ pub struct PhaseRecord {
 }
 
 impl PhaseRecord {
-    fn new() -> PhaseRecord {
+    /// Nothing is recorded.
+    pub fn new() -> PhaseRecord {
         PhaseRecord {
             corrected: histogram(),
             uncorrected: histogram(),
@@ -70,12 +72,25 @@ impl PhaseRecord {
         }
     }
 
+    /// Records what nobody could begin later than intended.
+    pub fn add_time(&mut self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.corrected.saturating_record(nanos);
+        self.uncorrected.saturating_record(nanos);
+    }
+
     /// Takes in what another thread has recorded.
     pub fn add(&mut self, other: &PhaseRecord) {
         const GROWS: &str = "the histograms grow as needed";
         self.corrected.add(&other.corrected).expect(GROWS);
         self.uncorrected.add(&other.uncorrected).expect(GROWS);
         self.errors += other.errors;
+    }
+}
+
+impl Default for PhaseRecord {
+    fn default() -> PhaseRecord {
+        PhaseRecord::new()
     }
 }
 
@@ -144,7 +159,7 @@ impl Recorder {
             return;
         }
         let Timing { intended, begun, done } = timing;
-        let record = self.phases.entry(phase).or_insert_with(PhaseRecord::new);
+        let record = self.phases.entry(phase).or_default();
         let nanos = nanos_since(done, intended);
         record.corrected.saturating_record(nanos);
         record.uncorrected.saturating_record(nanos_since(done, begun));
@@ -155,8 +170,13 @@ impl Recorder {
     pub fn fail(&mut self, phase: Phase, intended: Instant, course: &Course) {
         let is_setup = self.counts_setup && matches!(phase, Phase::Connect | Phase::Acquire);
         if is_setup || course.is_measured(intended) {
-            self.phases.entry(phase).or_insert_with(PhaseRecord::new).errors += 1;
+            self.phases.entry(phase).or_default().errors += 1;
         }
+    }
+
+    /// Counts what should have come to its end and hasn't. None is worth telling too.
+    pub fn miss(&mut self, phase: Phase, count: u64) {
+        self.phases.entry(phase).or_default().errors += count;
     }
 
     /// Counts a grant of the measured time.

@@ -46,6 +46,9 @@ pub struct Results {
     /// Marks for which there was no room.
     #[serde(default)]
     pub marks_left_out: u64,
+    /// Failures of servers, and what came after them.
+    #[serde(default)]
+    pub outages: Vec<OutageResult>,
     /// What it cost the server, if it was started for the run.
     pub server: Option<ServerShare>,
     /// What it cost the load generator.
@@ -112,6 +115,9 @@ pub struct Parameters {
     pub hold_ms: f64,
     /// Over how long sessions were connected.
     pub ramp_ms: u64,
+    /// What was done to servers.
+    #[serde(default)]
+    pub kills: Option<Kills>,
     /// How holders fell silent, in the scenario that is about that.
     #[serde(default)]
     pub pauses: Option<PauseParameters>,
@@ -151,6 +157,32 @@ impl fmt::Display for PauseParameters {
             self.resource
         )
     }
+}
+
+/// What was done to the servers of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kills {
+    /// From one failure to the next.
+    pub every_ms: u64,
+    /// `kill`, `stop`, `term`: what the ways were drawn from.
+    pub ways: Vec<String>,
+    /// Who took over; nobody if servers were started again in their place.
+    pub standby: Option<StandbyParameters>,
+    /// By how much clocks were set, and when.
+    pub clock_step_ms: Option<(i64, u64)>,
+}
+
+/// A standby, and how it took over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandbyParameters {
+    /// From a failure to its taking over.
+    pub takeover_after_ms: u64,
+    /// From SIGSTOP to SIGCONT.
+    pub wake_after_ms: u64,
+    /// Whether old connections were broken first.
+    pub is_fenced: bool,
+    /// How much its clock was ahead.
+    pub clock_ms: i64,
 }
 
 /// One timed part of the claims' lives.
@@ -246,6 +278,44 @@ pub struct MarkResult {
     pub label: String,
 }
 
+/// One failure of a server. All times count from it, but `at_ms`, which counts from the start of
+/// measuring.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutageResult {
+    /// When it was.
+    pub at_ms: f64,
+    /// `kill`, `stop`, `term`.
+    pub way: String,
+    /// When the next server was ready for all clients.
+    pub succeeded_ms: Option<f64>,
+    /// When that one's first grant was read.
+    pub first_grant_ms: Option<f64>,
+    /// How many clients had a session with it before it failed in its turn.
+    pub back: u64,
+    /// When 99% of all clients had one, counting each one's first.
+    pub back_99_ms: Option<f64>,
+    /// When all had.
+    pub back_all_ms: Option<f64>,
+    /// Dials before the next server was ready.
+    pub dials: u64,
+    /// The most of them within a second.
+    pub dials_a_second_max: u64,
+    /// Holders of different servers that overlapped.
+    pub overlaps: u64,
+    /// For how long at most.
+    pub overlap_longest_ms: f64,
+    /// Tokens of the next server below one that an earlier server had granted before for the same
+    /// lock.
+    pub tokens_behind: u64,
+    /// When the last of them was read.
+    pub tokens_behind_until_ms: Option<f64>,
+    /// Tokens after that which were above those.
+    pub tokens_grown_since: u64,
+    /// The next server's first token is of the same second as the last one of the server that
+    /// failed.
+    pub is_within_a_second: bool,
+}
+
 /// What a run cost the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerShare {
@@ -257,6 +327,8 @@ pub struct ServerShare {
     pub operations: u64,
     /// Microseconds of processor time an operation.
     pub cpu_us_per_operation: Option<f64>,
+    /// How often the server's threads slept and were woken, an operation.
+    pub wakeups_per_operation: Option<f64>,
     /// Resident bytes before the first session.
     pub resident_bytes_before: u64,
     /// Resident bytes with all sessions.
@@ -274,6 +346,10 @@ pub struct OwnShare {
     pub cpu_seconds: f64,
     /// Microseconds of it an operation.
     pub cpu_us_per_operation: Option<f64>,
+    /// `cpu_seconds` over the server's, if that was started for the run.
+    pub cpu_ratio_to_server: Option<f64>,
+    /// How often the load generator's threads slept and were woken, an operation.
+    pub wakeups_per_operation: Option<f64>,
     /// How much of the measured time the busiest thread was running.
     pub busiest_thread_ratio: f64,
     /// How much later than intended things were begun, at the 99th percentile.

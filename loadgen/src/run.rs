@@ -16,14 +16,15 @@ use crate::failure::Failure;
 use crate::holder_process::{Crowd, CrowdConfig};
 use crate::lock_names::LockNames;
 use crate::mark::Mark;
+use crate::outages::Outage;
 use crate::plan;
 use crate::preflight::preflight;
 use crate::procfs::Usage;
 use crate::resource::{self, Prepared, Site, WriteQueue};
 use crate::script::Share;
-use crate::server_process::ServerProcess;
-use crate::settings::{Load, Settings, Target};
+use crate::settings::{Load, Settings};
 use crate::source::Source;
+use crate::subject::Subject;
 use crate::worker::{Outcome, Worker, WorkerError};
 
 /// Slots left alone of those that the limit allows, so that a full ring is not the first to fail.
@@ -33,7 +34,7 @@ const SLOTS_SPARE: u32 = 100;
 const SETUP_MAX: Duration = Duration::from_secs(120);
 
 /// How often the run looks how far it is.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// From deciding when to measure to measuring, so that all threads know in time.
 const NOTICE: Duration = Duration::from_millis(20);
@@ -53,6 +54,8 @@ pub struct Report {
     pub measured: Duration,
     /// What happened to servers and worker processes in the measured time.
     pub marks: Vec<Mark>,
+    /// Failures of servers.
+    pub outages: Vec<Outage>,
     /// From the beginning to the end of the setup.
     pub setup: Duration,
     /// Milliseconds since 1970 at the start of measuring.
@@ -80,45 +83,35 @@ pub struct Usages {
 ///
 /// # Errors
 /// If there is no server, or this machine can't carry the load.
-pub fn run(settings: &Settings, interrupted: &AtomicBool) -> Result<Report, Failure> {
+pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report, Failure> {
     let load = &settings.load;
     let descriptors_max = monolock_ring::raise_descriptor_limit();
     let threads = threads(load, descriptors_max)?;
-    let mut server = match &settings.target {
-        Target::Running(_) => None,
-        Target::Own { path, args } => {
-            Some(ServerProcess::start(path, args).map_err(Failure::cut_short)?)
-        }
-    };
-    let server_address = match (&settings.target, &server) {
-        (Target::Running(address), _) => *address,
-        (Target::Own { .. }, Some(server)) => server.address(),
-        (Target::Own { .. }, None) => unreachable!("an own server was started"),
-    };
+    let course = Arc::new(Course::new());
+    let mut subject = Subject::start(settings, &course, interrupted)?;
+    let server_address = subject.address();
     let names = LockNames::new();
     preflight(server_address, &format!("{}/preflight", names.name(0)), load.lease_ms)
         .map_err(Failure::cut_short)?;
-    let mut usages = Usages { server_idle: usage(server.as_ref())?, ..Usages::default() };
+    let mut usages = Usages { server_idle: subject.usage()?, ..Usages::default() };
 
     let guarded = guarded(load, names)?;
-    let course = Arc::new(Course::new());
     let start = clock::now().after(NOTICE);
     let site = guarded.as_ref().map(|guarded| &guarded.site);
-    let workers = start_workers(load, threads, start, names, server_address, site, &course)?;
+    let workers = start_workers(load, threads, start, names, &subject, site, &course)?;
     let mut watch = Watch { course: &course, workers: &workers, interrupted, is_shown: false };
-    let setup = watch.set_up(load, start, server.as_mut());
-    let (from, started_unix_ms, cut_short) = match setup {
+    let (from, started_unix_ms, cut_short) = match watch.set_up(load, start, &mut subject) {
         Ok(()) => {
             let from = clock::now().after(load.warmup.max(NOTICE));
             course.measure(from, from.after(load.duration));
-            watch.sleep_until(from, server.as_mut(), "warming up");
-            let before = (usage(server.as_ref())?, own_usage()?);
+            subject.measure(from, load.duration);
+            watch.sleep_until(from, &mut subject, "warming up");
+            let before = (subject.usage()?, own_usage()?);
             let started_unix_ms = unix_ms();
-            let cut = watch.sleep_until(from.after(load.duration), server.as_mut(), "measuring");
+            let cut = watch.sleep_until(from.after(load.duration), &mut subject, "measuring");
             usages.own = (before.1, own_usage()?);
             // A server that has ended can't be looked at, which is said as the reason of the cut.
-            usages.server =
-                if cut.is_none() { before.0.zip(usage(server.as_ref())?) } else { None };
+            usages.server = if cut.is_none() { before.0.zip(subject.usage()?) } else { None };
             (from, started_unix_ms, cut)
         }
         Err(reason) => {
@@ -138,7 +131,8 @@ pub fn run(settings: &Settings, interrupted: &AtomicBool) -> Result<Report, Fail
         usages,
         measured_from: from,
         measured,
-        marks: Vec::new(),
+        marks: subject.stop(),
+        outages: course.outages.to_vec(),
         setup: from.since(start).saturating_sub(load.warmup),
         started_unix_ms,
         threads,
@@ -198,10 +192,11 @@ fn start_workers(
     threads: u32,
     start: Instant,
     names: LockNames,
-    server: SocketAddr,
+    subject: &Subject,
     site: Option<&Site>,
     course: &Arc<Course>,
 ) -> Result<Workers, Failure> {
+    let server = subject.address();
     if let Some(site) = site.filter(|_| load.has_processes()) {
         let config = CrowdConfig { server, names, site: site.clone(), start };
         let (load, course) = (load.clone(), Arc::clone(course));
@@ -223,6 +218,7 @@ fn start_workers(
             names: names.of_worker(worker, threads),
             source: source.clone().of_worker(worker, threads),
             counts_setup: load.scenario.records_setup(),
+            routes: subject.routes(),
         };
         let its_writes = site.map(|site| writes(load, config.locks, config.names, site));
         let its_writes = its_writes.transpose()?;
@@ -266,14 +262,9 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// Waits until all sessions of the setup stand or have failed to.
-    fn set_up(
-        &mut self,
-        load: &Load,
-        start: Instant,
-        mut server: Option<&mut ServerProcess>,
-    ) -> Result<(), String> {
+    fn set_up(&mut self, load: &Load, start: Instant, subject: &mut Subject) -> Result<(), String> {
         let end = start.after(load.ramp);
-        if let Some(reason) = self.sleep_until(end, server.as_deref_mut(), "connecting") {
+        if let Some(reason) = self.sleep_until(end, subject, "connecting") {
             return Err(reason);
         }
         let planned = u64::from(load.sessions);
@@ -287,7 +278,7 @@ impl Watch<'_> {
                 ));
             }
             let next = clock::now().after(LOOK);
-            if let Some(reason) = self.sleep_until(next, server.as_deref_mut(), "connecting") {
+            if let Some(reason) = self.sleep_until(next, subject, "connecting") {
                 return Err(reason);
             }
         }
@@ -298,15 +289,16 @@ impl Watch<'_> {
     fn sleep_until(
         &mut self,
         until: Instant,
-        mut server: Option<&mut ServerProcess>,
+        subject: &mut Subject,
         doing: &str,
     ) -> Option<String> {
         loop {
             if self.interrupted.load(Ordering::Relaxed) {
                 return Some(format!("interrupted while {doing}"));
             }
-            if let Some(status) = server.as_deref_mut().and_then(ServerProcess::has_ended) {
-                return Some(format!("the server ended while {doing} ({status})"));
+            let trouble = subject.trouble(doing);
+            if trouble.is_some() {
+                return trouble;
             }
             let left = until.since(clock::now());
             if left.is_zero() {
@@ -345,15 +337,6 @@ impl Watch<'_> {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
-}
-
-fn usage(server: Option<&ServerProcess>) -> Result<Option<Usage>, Failure> {
-    let Some(server) = server else {
-        return Ok(None);
-    };
-    Usage::of(server.pid())
-        .map(Some)
-        .map_err(|error| Failure::cut_short(format_args!("cannot look at the server: {error}")))
 }
 
 fn own_usage() -> Result<Usage, Failure> {

@@ -17,17 +17,23 @@ pub enum Scenario {
     SlowReader,
     /// Holders that sleep through their leases, and go on writing.
     GcPause,
+    /// A standby takes over from a server that fails.
+    Failover,
+    /// A server is started again where it failed.
+    Restart,
 }
 
 impl Scenario {
     /// Every kind there is.
-    pub const ALL: [Scenario; 6] = [
+    pub const ALL: [Scenario; 8] = [
         Scenario::Heartbeat,
         Scenario::Steady,
         Scenario::Handover,
         Scenario::ConnectStorm,
         Scenario::SlowReader,
         Scenario::GcPause,
+        Scenario::Failover,
+        Scenario::Restart,
     ];
 
     /// Its word on the command line and in files.
@@ -39,6 +45,8 @@ impl Scenario {
             Scenario::ConnectStorm => "connect-storm",
             Scenario::SlowReader => "slow-reader",
             Scenario::GcPause => "gc-pause",
+            Scenario::Failover => "failover",
+            Scenario::Restart => "restart",
         }
     }
 
@@ -69,6 +77,16 @@ impl Scenario {
                 "holders fall silent for longer than their lease, and go on writing when they wake \
                  up: when is their lock taken over, and are their writes refused?"
             }
+            Scenario::Failover => {
+                "N sessions acquire, hold and release M locks behind one address; their server \
+                 fails and a standby takes over, again and again: when are they back, do tokens \
+                 grow, and who held a lock twice?"
+            }
+            Scenario::Restart => {
+                "N sessions acquire, hold and release M locks; their server is killed or shut down \
+                 and started again at once, again and again: when are they back, and do tokens \
+                 grow?"
+            }
         }
     }
 
@@ -78,7 +96,9 @@ impl Scenario {
             Scenario::Steady | Scenario::Handover | Scenario::ConnectStorm | Scenario::GcPause => {
                 true
             }
-            Scenario::Heartbeat | Scenario::SlowReader => false,
+            Scenario::Heartbeat | Scenario::SlowReader | Scenario::Failover | Scenario::Restart => {
+                false
+            }
         }
     }
 
@@ -86,7 +106,9 @@ impl Scenario {
     pub fn locks(self, sessions: u32) -> u32 {
         match self {
             Scenario::Heartbeat | Scenario::ConnectStorm | Scenario::SlowReader => sessions,
-            Scenario::Steady | Scenario::GcPause => sessions.div_ceil(4),
+            Scenario::Steady | Scenario::GcPause | Scenario::Failover | Scenario::Restart => {
+                sessions.div_ceil(4)
+            }
             Scenario::Handover => 1,
         }
     }
@@ -102,6 +124,7 @@ impl Scenario {
         match self {
             Scenario::Steady => Duration::from_millis(10),
             Scenario::GcPause => Duration::from_millis(u64::from(lease_ms)),
+            Scenario::Failover | Scenario::Restart => Duration::from_secs(1),
             _ => Duration::ZERO,
         }
     }
@@ -110,7 +133,12 @@ impl Scenario {
     /// interval, so that heartbeats don't come in a burst, and at most 10,000 a second.
     pub fn ramp(self, sessions: u32, lease_ms: u32) -> Duration {
         match self {
-            Scenario::Heartbeat | Scenario::Handover | Scenario::SlowReader | Scenario::GcPause => {
+            Scenario::Heartbeat
+            | Scenario::Handover
+            | Scenario::SlowReader
+            | Scenario::GcPause
+            | Scenario::Failover
+            | Scenario::Restart => {
                 let interval = Duration::from_millis(u64::from(lease_ms)) / 4;
                 interval.max(Duration::from_micros(100) * sessions)
             }
@@ -126,5 +154,10 @@ impl Scenario {
     /// Whether measuring begins only when all planned sessions stand.
     pub fn has_setup(self) -> bool {
         !matches!(self, Scenario::Steady | Scenario::ConnectStorm)
+    }
+
+    /// Whether it makes servers fail.
+    pub fn kills_servers(self) -> bool {
+        matches!(self, Scenario::Failover | Scenario::Restart)
     }
 }

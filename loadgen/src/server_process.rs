@@ -2,20 +2,29 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
 
+use crate::staged_clock::StagedClock;
+use crate::sys;
+
 /// How long it may take to listen.
 const START_MAX: Duration = Duration::from_secs(20);
+/// How often it is looked whether the user has lost patience before.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long it may take to end, with a million sessions.
 const STOP_MAX: Duration = Duration::from_secs(30);
+/// How often it is looked whether it has ended.
+const END_LOOK: Duration = Duration::from_millis(1);
 
 /// Why there is no server.
 #[derive(Debug, Error)]
@@ -44,9 +53,43 @@ pub enum StartError {
         /// The program.
         path: String,
     },
+    /// The run was interrupted first.
+    #[error("interrupted before {path} listened")]
+    Interrupted {
+        /// The program.
+        path: String,
+    },
 }
 
-/// A running server. It is stopped when this is dropped.
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct Launch<'a> {
+    /// The program.
+    pub path: &'a Path,
+    /// Its arguments.
+    pub args: &'a [OsString],
+    /// Where it listens, unless the arguments say it.
+    pub listen: SocketAddr,
+    /// Its clock, if that isn't the machine's.
+    pub clock: Option<&'a StagedClock>,
+}
+
+impl Launch<'_> {
+    /// A free port of 127.0.0.1.
+    pub const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+}
+
+/// Whether a server's arguments say where it listens.
+pub fn says_where(args: &[OsString]) -> bool {
+    args.iter().any(|arg| {
+        let arg = arg.to_string_lossy();
+        let name = arg.trim_start_matches('-').split('=').next().unwrap_or_default();
+        arg.starts_with('-') && name == "listen"
+    })
+}
+
+/// A running server. It is stopped when this is dropped, and killed by the kernel if this process
+/// ends in another way.
 #[derive(Debug)]
 pub struct ServerProcess {
     child: Child,
@@ -54,63 +97,64 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts the program and waits until it listens. Unless the arguments say where, it listens on
-    /// a free port of 127.0.0.1.
+    /// Starts the program and waits until it listens. To be called on a thread that lives as long
+    /// as the process: the server ends with it.
     ///
     /// # Errors
     /// One line that says what happened instead.
-    pub fn start(path: &Path, args: &[OsString]) -> Result<ServerProcess, StartError> {
+    pub fn start(
+        launch: &Launch<'_>,
+        interrupted: &AtomicBool,
+    ) -> Result<ServerProcess, StartError> {
+        let Launch { path, args, listen, clock } = *launch;
         let shown = path.display().to_string();
         let mut command = Command::new(path);
-        let says_where = args.iter().any(|arg| {
-            let arg = arg.to_string_lossy();
-            let name = arg.trim_start_matches('-').split('=').next().unwrap_or_default();
-            arg.starts_with('-') && name == "listen"
-        });
-        if !says_where {
-            command.args(["--listen", "127.0.0.1:0"]);
+        if !says_where(args) {
+            command.args(["--listen", &listen.to_string()]);
         }
         command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        if let Some(clock) = clock {
+            clock.put_before(&mut command);
+        }
+        // An INT from the terminal is for the load generator, which reports and then stops it.
+        command.process_group(0);
+        sys::kill_with_parent(&mut command);
         let spawned = command.spawn();
         let mut child =
             spawned.map_err(|source| StartError::Spawn { path: shown.clone(), source })?;
         let stderr = child.stderr.take();
         // From here on the child is stopped whatever happens.
         let mut server = ServerProcess { child, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
-        server.address = server.wait_until_it_listens(stderr, &shown)?;
+        server.address = server.wait_until_it_listens(&read_lines(stderr), &shown, interrupted)?;
         Ok(server)
     }
 
     fn wait_until_it_listens(
         &mut self,
-        stderr: Option<ChildStderr>,
+        lines: &Receiver<String>,
         path: &str,
+        interrupted: &AtomicBool,
     ) -> Result<SocketAddr, StartError> {
-        let (tell, told) = mpsc::channel();
-        // The pipe is read to its end, so that the server never waits for its reader.
-        thread::spawn(move || {
-            for line in BufReader::new(stderr.into_iter().next()?).split(b'\n') {
-                // Whoever listens may have heard enough.
-                let _ = tell.send(String::from_utf8_lossy(&line.ok()?).into_owned());
-            }
-            Some(())
-        });
+        let path = || path.to_owned();
         let deadline = Instant::now() + START_MAX;
         let mut last_line = String::new();
         loop {
-            match told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            if interrupted.load(Ordering::Relaxed) {
+                return Err(StartError::Interrupted { path: path() });
+            }
+            if Instant::now() >= deadline {
+                return Err(StartError::Silent { path: path() });
+            }
+            match lines.recv_timeout(LOOK) {
                 Ok(line) => match listening_address(&line) {
                     Some(address) => return Ok(address),
                     None => last_line = line.escape_debug().to_string(),
                 },
-                Err(RecvTimeoutError::Timeout) => {
-                    return Err(StartError::Silent { path: path.to_owned() });
-                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    let path = path.to_owned();
                     return Err(match self.child.wait() {
-                        Ok(status) => StartError::Ended { path, status, last_line },
-                        Err(source) => StartError::Spawn { path, source },
+                        Ok(status) => StartError::Ended { path: path(), status, last_line },
+                        Err(source) => StartError::Spawn { path: path(), source },
                     });
                 }
             }
@@ -132,28 +176,51 @@ impl ServerProcess {
         self.child.try_wait().ok().flatten()
     }
 
-    fn stop(&mut self) {
-        if self.has_ended().is_some() {
-            return;
+    /// Sends it a signal. One that has ended by itself gets none.
+    pub fn signal(&mut self, signal: Signal) {
+        if self.has_ended().is_none() {
+            // It can only have ended in the meantime.
+            let _ = kill_process(Pid::from_child(&self.child), signal);
         }
-        // It can only have ended by itself in the meantime.
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+    }
+
+    /// Waits until it has ended, which it is about to do. Nothing if it takes too long, and then it
+    /// is killed.
+    pub fn wait_for_end(&mut self) -> Option<ExitStatus> {
         let deadline = Instant::now() + STOP_MAX;
-        while self.has_ended().is_none() {
+        loop {
+            let status = self.has_ended();
+            if status.is_some() {
+                return status;
+            }
             if Instant::now() >= deadline {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
-                return;
+                return None;
             }
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(END_LOOK);
         }
     }
 }
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        self.stop();
+        self.signal(Signal::TERM);
+        self.wait_for_end();
     }
+}
+
+/// The lines of a pipe. It is read to its end, so that the server never waits for its reader.
+fn read_lines(stderr: Option<ChildStderr>) -> Receiver<String> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stderr.into_iter().next()?).split(b'\n') {
+            // Whoever listens may have heard enough.
+            let _ = tell.send(String::from_utf8_lossy(&line.ok()?).into_owned());
+        }
+        Some(())
+    });
+    told
 }
 
 /// Takes the address out of a line such as `listening on 0.0.0.0:7070, ...`; an address that means

@@ -9,6 +9,7 @@ use monolock_core::time::Instant;
 use monolock_ring::ConnectionId;
 
 use crate::checker::Who;
+use crate::pace::Pace;
 
 /// The heap position of a session that is in no heap.
 const NOWHERE: u32 = u32::MAX;
@@ -49,7 +50,6 @@ pub struct Session {
     pub claim: Claim,
     /// When the ACQUIRE was sent.
     pub begun: Instant,
-    heap_position: u32,
     /// The claim has had its first answer, or failed.
     is_settled: bool,
 }
@@ -76,15 +76,13 @@ impl Session {
         self.is_alive() && matches!(self.claim.standing(), Standing::Holding(_))
     }
 
-    /// Whether it is in the heap of deadlines.
-    pub fn is_scheduled(&self) -> bool {
-        self.heap_position != NOWHERE
-    }
-
     /// When something is to be done about it next.
-    pub fn deadline(&self) -> Instant {
+    pub fn deadline(&self, pace: Pace) -> Instant {
         match self.stage {
-            Stage::Open | Stage::Waking => self.claim.deadline().min(self.release_at),
+            Stage::Open | Stage::Waking => {
+                let heartbeat_at = pace.tick_before(self.claim.heartbeat_at());
+                heartbeat_at.min(self.claim.give_up_at()).min(self.release_at)
+            }
             Stage::Deaf | Stage::Silent | Stage::Free | Stage::Closing => Instant::NEVER,
         }
     }
@@ -94,6 +92,9 @@ impl Session {
 #[derive(Debug)]
 pub struct SessionTable {
     sessions: Vec<Session>,
+    /// By session, its place in the heap of deadlines. Not in the sessions: when one sinks in the
+    /// heap others rise, and theirs would all have to be fetched.
+    heap_positions: Vec<u32>,
     free: Vec<u32>,
     places_max: u32,
     lease_ms: NonZeroU32,
@@ -102,7 +103,13 @@ pub struct SessionTable {
 impl SessionTable {
     /// Room for `places_max` sessions of this lease.
     pub fn new(places_max: u32, lease_ms: NonZeroU32) -> SessionTable {
-        SessionTable { sessions: Vec::new(), free: Vec::new(), places_max, lease_ms }
+        SessionTable {
+            sessions: Vec::new(),
+            heap_positions: Vec::new(),
+            free: Vec::new(),
+            places_max,
+            lease_ms,
+        }
     }
 
     /// Whether a session could be opened.
@@ -116,15 +123,9 @@ impl SessionTable {
     /// Unless [`SessionTable::has_room`].
     pub fn open(&mut self, lock: u32, intended: Instant, now: Instant) -> u32 {
         assert!(self.has_room(), "it is asked before");
-        let (index, generation, heap_position) = match self.free.pop() {
-            Some(index) => {
-                let before = self.at(index);
-                (index, before.generation, before.heap_position)
-            }
-            None => {
-                let index = u32::try_from(self.sessions.len()).expect("below places_max");
-                (index, 0, NOWHERE)
-            }
+        let (index, generation) = match self.free.pop() {
+            Some(index) => (index, self.at(index).generation),
+            None => (u32::try_from(self.sessions.len()).expect("below places_max"), 0),
         };
         let session = Session {
             generation: generation.wrapping_add(1),
@@ -135,12 +136,14 @@ impl SessionTable {
             release_at: Instant::NEVER,
             claim: Claim::new(self.lease_ms, now),
             begun: now,
-            heap_position,
             is_settled: false,
         };
         match self.sessions.get_mut(index as usize) {
             Some(place) => *place = session,
-            None => self.sessions.push(session),
+            None => {
+                self.sessions.push(session);
+                self.heap_positions.push(NOWHERE);
+            }
         }
         index
     }
@@ -154,6 +157,11 @@ impl SessionTable {
     /// The session at a place that has been used.
     pub fn at(&mut self, index: u32) -> &mut Session {
         &mut self.sessions[index as usize]
+    }
+
+    /// Whether a session is in the heap of deadlines.
+    pub fn is_scheduled(&self, index: u32) -> bool {
+        self.heap_positions[index as usize] != NOWHERE
     }
 
     /// The session, if it is still the one.
@@ -180,6 +188,6 @@ impl SessionTable {
 
 impl HeapPositions for SessionTable {
     fn heap_position(&mut self, index: u32) -> &mut u32 {
-        &mut self.sessions[index as usize].heap_position
+        &mut self.heap_positions[index as usize]
     }
 }

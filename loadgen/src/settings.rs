@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::expectation::Expectation;
+use crate::kill_plan::KillPlan;
 use crate::resource::{Choice, Rules};
 use crate::scenario::Scenario;
 
@@ -114,6 +115,7 @@ impl Load {
         match self.scenario {
             Scenario::Heartbeat | Scenario::SlowReader | Scenario::ConnectStorm => true,
             Scenario::Steady | Scenario::Handover | Scenario::GcPause => self.rate.is_some(),
+            Scenario::Failover | Scenario::Restart => false,
         }
     }
 
@@ -122,9 +124,11 @@ impl Load {
         self.pauses.as_ref().is_some_and(|pauses| pauses.are_real)
     }
 
-    /// Whether all operations are intended for the same moment.
+    /// Whether many operations are intended for the same moment: all of a storm, or those of the
+    /// clients of a server that has failed.
     pub fn is_all_at_once(&self) -> bool {
         self.scenario == Scenario::ConnectStorm && self.rate.is_none()
+            || self.scenario.kills_servers()
     }
 }
 
@@ -152,6 +156,8 @@ pub struct Settings {
     pub target: Target,
     /// The load.
     pub load: Load,
+    /// What is done to servers, in the scenarios in which they fail.
+    pub kill_plan: Option<KillPlan>,
     /// What is written.
     pub outputs: Outputs,
     /// What must be true of the results.

@@ -1,5 +1,7 @@
 //! Results made of what was seen of a run.
 
+mod outages;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
@@ -12,13 +14,15 @@ use hdrhistogram::serialization::Deserializer;
 use crate::checker::Invariant;
 use crate::duration;
 use crate::expectation::Expectation;
+use crate::kill_plan::{KillPlan, Successor};
 use crate::mark::Mark;
 use crate::phase::Phase;
+use crate::procfs::Usage;
 use crate::recorder::{GRANTS_STEP_MS, PhaseRecord, Second, histogram};
 use crate::results::{
-    Environment, ExpectationResult, FORMAT_VERSION, Fencing, Grants, InvariantResult, Latencies,
-    MarkResult, OwnShare, Parameters, PauseParameters, PhaseResult, Results, SecondResult,
-    ServerShare, at, encode, ms,
+    Environment, ExpectationResult, FORMAT_VERSION, Fencing, Grants, InvariantResult, Kills,
+    Latencies, MarkResult, OwnShare, Parameters, PauseParameters, PhaseResult, Results,
+    SecondResult, ServerShare, StandbyParameters, at, encode, ms,
 };
 use crate::run::Report;
 use crate::scenario::Scenario;
@@ -36,8 +40,8 @@ const SLIP_P99_MS_MAX: f64 = 20.0;
 /// # Errors
 /// Never, for histograms that were recorded here.
 pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
-    let mut own = own_share(settings, &report);
     let server = server_share(settings, &report);
+    let mut own = own_share(settings, &report, server.as_ref());
     let environment = environment(&report);
     let parameters = parameters(settings, &report);
     let grants = grants(&report);
@@ -50,6 +54,11 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
     let mut invariants = no_findings();
     let mut slip = histogram();
     let mut is_cut_short = report.cut_short.is_some();
+    let outages = outages::Succeeded::of(&report, &settings.load);
+    if let Some(first_grants) = outages.first_grants() {
+        phases.insert(Phase::FirstGrant, first_grants);
+    }
+    outages.add_findings(&mut invariants);
     let (measured, setup, cut_short) = (report.measured, report.setup, report.cut_short);
     for outcome in report.outcomes {
         add_findings(&mut invariants, &outcome);
@@ -87,6 +96,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         phase_results.push(result);
     }
     let expectations = judge(&settings.expectations, &phase_results);
+    let outages = outages.results();
     Ok(Results {
         format_version: FORMAT_VERSION,
         environment,
@@ -96,6 +106,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         grants,
         marks,
         marks_left_out,
+        outages,
         server,
         own,
         invariants,
@@ -264,15 +275,23 @@ fn operations(settings: &Settings, report: &Report) -> (&'static str, u64) {
         Scenario::Heartbeat | Scenario::GcPause => ("heartbeat", sum(|outcome| outcome.heartbeats)),
         // The flood is nearly all of the load, and nobody counts what of it is read.
         Scenario::SlowReader => ("flood", 0),
-        Scenario::Steady | Scenario::Handover | Scenario::ConnectStorm => {
-            ("grant", sum(|outcome| outcome.grants))
-        }
+        Scenario::Steady
+        | Scenario::Handover
+        | Scenario::ConnectStorm
+        | Scenario::Failover
+        | Scenario::Restart => ("grant", sum(|outcome| outcome.grants)),
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
-fn us_per_operation(cpu_seconds: f64, operations: u64) -> Option<f64> {
-    (operations > 0).then(|| cpu_seconds * 1e6 / operations as f64)
+fn per_operation(amount: f64, operations: u64) -> Option<f64> {
+    (operations > 0).then(|| amount / operations as f64)
+}
+
+/// Threads that have ended meanwhile are not among those of `until`.
+#[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
+fn wakeups(from: Usage, until: Usage) -> f64 {
+    until.wakeups.saturating_sub(from.wakeups) as f64
 }
 
 fn server_share(settings: &Settings, report: &Report) -> Option<ServerShare> {
@@ -287,7 +306,8 @@ fn server_share(settings: &Settings, report: &Report) -> Option<ServerShare> {
         cpu_seconds,
         operation: operation.to_owned(),
         operations,
-        cpu_us_per_operation: us_per_operation(cpu_seconds, operations),
+        cpu_us_per_operation: per_operation(cpu_seconds * 1e6, operations),
+        wakeups_per_operation: per_operation(wakeups(from, until), operations),
         resident_bytes_before: idle.resident_bytes,
         resident_bytes: until.resident_bytes,
         resident_bytes_per_session: settings.load.scenario.has_setup().then_some(per_session),
@@ -295,13 +315,17 @@ fn server_share(settings: &Settings, report: &Report) -> Option<ServerShare> {
     })
 }
 
-fn own_share(settings: &Settings, report: &Report) -> OwnShare {
+fn own_share(settings: &Settings, report: &Report, server: Option<&ServerShare>) -> OwnShare {
     let (from, until) = report.usages.own;
+    let (_, operations) = operations(settings, report);
     let cpu_seconds = until.cpu_seconds - from.cpu_seconds;
+    let of_server = server.map(|server| server.cpu_seconds).filter(|&seconds| seconds > 0.0);
     let busiest = report.outcomes.iter().map(|outcome| outcome.busy_ratio).fold(0.0, f64::max);
     OwnShare {
         cpu_seconds,
-        cpu_us_per_operation: us_per_operation(cpu_seconds, operations(settings, report).1),
+        cpu_us_per_operation: per_operation(cpu_seconds * 1e6, operations),
+        cpu_ratio_to_server: of_server.map(|of_server| cpu_seconds / of_server),
+        wakeups_per_operation: per_operation(wakeups(from, until), operations),
         busiest_thread_ratio: busiest,
         slip_p99_ms: 0.0,
     }
@@ -341,6 +365,7 @@ fn parameters(settings: &Settings, report: &Report) -> Parameters {
         warmup_ms: duration::whole_ms(load.warmup),
         hold_ms: load.hold.as_secs_f64() * 1e3,
         ramp_ms: duration::whole_ms(load.ramp),
+        kills: settings.kill_plan.as_ref().map(kills),
         pauses: load.pauses.as_ref().map(pause_parameters),
     }
 }
@@ -354,5 +379,25 @@ fn pause_parameters(pauses: &Pauses) -> PauseParameters {
         write_every_ms: ms(pauses.write_every),
         resource: pauses.resource.name().to_owned(),
         is_fenced: pauses.is_fenced,
+    }
+}
+
+fn kills(plan: &KillPlan) -> Kills {
+    let standby = match plan.successor {
+        Successor::Standby { takeover_after, wake_after, fences, clock } => {
+            Some(StandbyParameters {
+                takeover_after_ms: duration::whole_ms(takeover_after),
+                wake_after_ms: duration::whole_ms(wake_after),
+                is_fenced: fences,
+                clock_ms: clock.as_ms(),
+            })
+        }
+        Successor::Restart => None,
+    };
+    Kills {
+        every_ms: duration::whole_ms(plan.every),
+        ways: plan.ways.iter().map(|way| way.name().to_owned()).collect(),
+        standby,
+        clock_step_ms: plan.clock_step.map(|step| (step.by.as_ms(), duration::whole_ms(step.at))),
     }
 }

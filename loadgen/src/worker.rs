@@ -16,12 +16,14 @@ use crate::checker::{Finding, Invariant};
 use crate::clock;
 use crate::course::Course;
 use crate::drive::{Drive, DriveConfig};
+use crate::outages::OutageTally;
 use crate::phase::Phase;
 use crate::recorder::Recorder;
 use crate::resource::{ResourceError, WriteQueue};
 use crate::script::{Script, Share, script};
 use crate::session::Stage;
 use crate::settings::Load;
+use crate::succession::ServerTokens;
 
 /// The longest sleep, so that the end of the run is noticed.
 pub(crate) const SLEEP_MAX: Duration = Duration::from_millis(20);
@@ -56,6 +58,10 @@ pub struct Outcome {
     pub recorder: Recorder,
     /// What it found, in the order of [`Invariant::ALL`].
     pub findings: [Finding; Invariant::ALL.len()],
+    /// What its clients had of each failure of a server.
+    pub outages: Vec<OutageTally>,
+    /// What was seen of each server, if they come after each other.
+    pub servers: Vec<ServerTokens>,
     /// Sessions that ended unasked, by reason.
     pub losses: BTreeMap<String, u64>,
     /// What this process could not do, by reason.
@@ -129,7 +135,7 @@ impl Worker {
     }
 
     fn is_drained(&self) -> bool {
-        !self.drive.checker.is_undecided() && self.outstanding().is_empty()
+        !self.drive.judges.is_undecided() && self.outstanding().is_empty()
     }
 
     /// What was begun in the measured time and has not come to its end.
@@ -160,10 +166,21 @@ impl Worker {
             let text = format!("{} not done {DRAIN_MAX:?} after the end", phase.name());
             *self.drive.losses.entry(text).or_default() += 1;
         }
+        self.drive.judges.finish(clock::now());
+        let outages = self.script.finish(&mut self.drive);
         self.drive.recorder.finish()?;
         let busy_ratio = self.busy_time.ratio();
-        let Drive { recorder, checker, losses, own_limits, heartbeats, grants, .. } = self.drive;
-        let findings = checker.into_findings();
-        Ok(Outcome { recorder, findings, losses, own_limits, heartbeats, grants, busy_ratio })
+        let Drive { recorder, judges, losses, own_limits, heartbeats, grants, .. } = self.drive;
+        Ok(Outcome {
+            recorder,
+            servers: judges.servers().to_vec(),
+            findings: judges.into_findings(),
+            outages,
+            losses,
+            own_limits,
+            heartbeats,
+            grants,
+            busy_ratio,
+        })
     }
 }

@@ -38,7 +38,7 @@ fn histogram(base64: &str) -> Histogram<u64> {
 fn all_files_tell_the_same_story() {
     let directory = tempfile::tempdir().expect("a directory");
     let run = run_with_files(directory.path(), WORDS);
-    assert_eq!(run.exit_code, Some(0), "{run:?}");
+    run.expect_exit(0);
     let read = |name: &str| fs::read_to_string(directory.path().join(name)).expect("a file");
 
     let json: serde_json::Value = serde_json::from_str(&read("r.json")).expect("JSON");
@@ -111,9 +111,9 @@ fn check_hlog(text: &str, whole: &Histogram<u64>) {
 #[test]
 fn two_runs_are_compared() {
     let (one, other) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("two"));
-    assert_eq!(run_with_files(one.path(), WORDS).exit_code, Some(0));
+    run_with_files(one.path(), WORDS).expect_exit(0);
     let fewer = WORDS.replace("-c 20", "-c 10").replace("-d 2s", "-d 1s");
-    assert_eq!(run_with_files(other.path(), &fewer).exit_code, Some(0));
+    run_with_files(other.path(), &fewer).expect_exit(0);
     let (a, b) = (one.path().join("r.json"), other.path().join("r.json"));
     let svg = one.path().join("compare.svg");
     let files = [a.as_os_str(), b.as_os_str()];
@@ -144,7 +144,7 @@ fn a_file_that_is_no_results_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let run_of =
         run_with_files(directory.path(), "heartbeat -c 2 -l 1s --ramp 0 --warmup 0 -d 300ms");
-    assert_eq!(run_of.exit_code, Some(0), "{run_of:?}");
+    run_of.expect_exit(0);
     let good = directory.path().join("r.json");
     let text = fs::read_to_string(&good).expect("the results");
     let bad = directory.path().join("bad.json");

@@ -101,6 +101,34 @@ fn a_resource_that_can_not_be_used_is_said_so() {
 }
 
 #[test]
+fn failures_that_cannot_be_staged_are_usage() {
+    let own = "--server /bin/true";
+    expect_refusal("failover", 2, &["failover needs --server", "makes them fail"]);
+    expect_refusal("restart -a 127.0.0.1:1", 2, &["restart needs --server"]);
+    expect_refusal("steady --kill-every 1s", 2, &["--kill-every"]);
+    let listening = format!("failover {own} -- --listen 127.0.0.1:7070");
+    expect_refusal(&listening, 2, &["--listen", "chooses itself"]);
+    let stopped = format!("restart {own} --kill-with kill,stop");
+    expect_refusal(&stopped, 2, &["--kill-with", "takes kill and term"]);
+    expect_refusal(&format!("failover {own} --kill-with hup"), 2, &["\"hup\"", "term"]);
+    expect_refusal(&format!("failover {own} --kill-every 6s"), 2, &["--kill-every", "10s twice"]);
+    let late = format!("failover {own} --takeover-after 4500ms");
+    expect_refusal(&late, 2, &["--takeover-after", "at most 4s"]);
+    let alone = format!("failover {own} --wake-after 3s");
+    expect_refusal(&alone, 2, &["--wake-after", "only with --kill-with stop"]);
+    for wake_after in ["500ms", "4100ms"] {
+        let words = format!("failover {own} --kill-with stop --wake-after {wake_after}");
+        expect_refusal(&words, 2, &["--wake-after", "from 1s", "to 4s"]);
+    }
+    expect_refusal(&format!("failover {own} --standby-clock soon"), 2, &["--standby-clock", "-5s"]);
+    expect_refusal(&format!("restart {own} --standby-clock -5s"), 2, &["--standby-clock"]);
+    expect_refusal(&format!("restart {own} --clock-step -5s"), 2, &["--clock-step", "-5s@10s"]);
+    let after = format!("failover {own} --clock-step -5s@10s");
+    expect_refusal(&after, 2, &["--clock-step", "not within --duration 10s"]);
+    expect_refusal(&format!("failover {own} -R 5"), 2, &["--rate", "--hold"]);
+}
+
+#[test]
 fn a_server_that_is_not_there_is_said_so() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound").to_string();
@@ -145,7 +173,7 @@ fn a_missed_expectation_has_its_own_exit_code() {
         server.address()
     );
     let run = run(words.split_whitespace());
-    assert_eq!(run.exit_code, Some(3), "{run:?}");
+    run.expect_exit(3);
     assert!(run.stdout.contains("expected heartbeat.p50<1ns: MISSED, found"), "{run:?}");
     assert!(run.stdout.contains("expected heartbeat.errors<1: met"), "{run:?}");
     let unrecorded = "expected cutoff.p50<1s: MISSED, nothing was recorded";

@@ -3,21 +3,15 @@
 mod harness;
 
 use std::fs;
-use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use harness::{FakeServer, Fault, Run, load, loadgen, run};
+use harness::{FakeServer, Fault, Run, StandIn, load, run};
 use monolock_loadgen::results::{PhaseResult, Results};
-use rustix::process::{Pid, Signal, kill_process};
 
 #[track_caller]
 fn expect_clean(words: &str) -> Results {
     let server = FakeServer::start(Fault::None);
     let (run, results) = load(&server, words);
-    assert_eq!(run.exit_code, Some(0), "{run:?}");
+    run.expect_exit(0);
     assert!(results.losses.is_empty() && !results.is_cut_short, "{run:?}");
     assert_eq!(results.violations(), 0, "{run:?}");
     for phase in &results.phases {
@@ -67,6 +61,7 @@ fn late_operations_are_timed_from_when_they_were_intended() {
     let (corrected, uncorrected) = (acquired.corrected.max_ms, acquired.uncorrected.max_ms);
     assert!(corrected > 1000.0 && uncorrected < corrected / 2.0, "{corrected} {uncorrected}");
     assert!(run.stdout.contains("NOT A CLEAN RESULT: the load generator fell behind"), "{run:?}");
+    assert_eq!(run.exit_code, Some(4), "{run:?}");
 }
 
 #[test]
@@ -96,7 +91,7 @@ fn storms_follow_each_other() {
 fn who_does_not_read_is_cut_off_and_comes_back() {
     let server = FakeServer::start(Fault::None);
     let (run, results) = load(&server, "slow-reader -c 10 -l 10s --ramp 50ms --warmup 0 -d 8s");
-    assert_eq!(run.exit_code, Some(0), "{run:?}");
+    run.expect_exit(0);
     let cutoff = phase(&results, "cutoff");
     assert!(cutoff.count >= 1 && cutoff.corrected.mean_ms < 8000.0, "{run:?}");
     assert!(phase(&results, "heartbeat").count >= 9, "the others go on: {run:?}");
@@ -113,71 +108,20 @@ fn plans_are_split_over_threads() {
 #[test]
 fn a_server_that_is_started_is_looked_at_and_stopped() {
     let fake = FakeServer::start(Fault::None);
-    let directory = tempfile::tempdir().expect("a directory");
-    let (script, json) = (directory.path().join("server"), directory.path().join("a.json"));
-    let text = format!(
-        "#!/bin/sh\necho \"$$ $*\" > {}/seen\necho \"INFO listening on {}, fine\" >&2\n\
-         exec sleep 60\n",
-        directory.path().display(),
-        fake.address()
-    );
-    fs::write(&script, text).expect("writing");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("permissions");
+    let server = StandIn::new(fake.address(), "exec sleep 60");
+    let json = server.directory().join("a.json");
     let words = "heartbeat -c 5 -l 1s --ramp 10ms --warmup 0 -d 500ms --json-out-file";
     let run = run(words
         .split(' ')
-        .map(str::to_owned)
-        .chain([json.display().to_string(), "--server".into(), script.display().to_string()])
-        .chain(["--", "--io-timeout", "2s"].map(str::to_owned)));
-    assert_eq!(run.exit_code, Some(0), "{run:?}");
+        .chain([json.to_str().expect("text"), "--server", server.path()])
+        .chain(["--", "--io-timeout", "2s"]));
+    run.expect_exit(0);
     assert!(run.stdout.contains("resident bytes a session"), "{run:?}");
-    let server = Results::read(&json).expect("results").server.expect("of the server");
-    assert!(server.resident_bytes > 0 && server.descriptors > 0);
-    let seen = fs::read_to_string(directory.path().join("seen")).expect("what the script saw");
-    let (pid, arguments) = seen.trim().split_once(' ').expect("both");
-    assert_eq!(arguments, "--listen 127.0.0.1:0 --io-timeout 2s");
-    assert!(!fs::exists(format!("/proc/{pid}")).expect("looking"), "it is stopped and reaped");
-}
-
-#[test]
-fn a_server_that_ends_in_the_middle_cuts_the_run_short() {
-    let fake = FakeServer::start(Fault::None);
-    let directory = tempfile::tempdir().expect("a directory");
-    let script = directory.path().join("server");
-    let listening = fake.address();
-    let text = format!("#!/bin/sh\necho \"listening on {listening}\" >&2\nsleep 1\nexit 3\n");
-    fs::write(&script, text).expect("writing");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("permissions");
-    let path = script.to_str().expect("text");
-    let words = "heartbeat -c 5 -l 1s --ramp 10ms --warmup 0 -d 30s --server";
-    let run = run(words.split(' ').chain([path]));
-    assert_eq!(run.exit_code, Some(4), "{run:?}");
-    let line = "NOT A CLEAN RESULT: the server ended while measuring (exit status: 3)";
-    assert!(run.stdout.contains(line), "{run:?}");
-}
-
-#[test]
-fn an_interrupt_ends_the_measuring_and_still_reports() {
-    let server = FakeServer::start(Fault::None);
-    let address = server.address().to_string();
-    let mut child = loadgen()
-        .args(["steady", "-c", "4", "-L", "4", "--warmup", "0", "-d", "60s", "-a", &address])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the binary");
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while server.grants() < 200 {
-        assert!(Instant::now() < deadline, "nothing is granted");
-        thread::sleep(Duration::from_millis(1));
-    }
-    kill_process(Pid::from_child(&child), Signal::INT).expect("a signal");
-    let mut stdout = String::new();
-    child.stdout.take().expect("a pipe").read_to_string(&mut stdout).expect("text");
-    let exit_code = child.wait().expect("the end").code();
-    assert_eq!(exit_code, Some(4), "{stdout}");
-    assert!(stdout.contains("NOT A CLEAN RESULT: interrupted while measuring"), "{stdout}");
-    assert!(stdout.contains("acquire"), "{stdout}");
+    let share = Results::read(&json).expect("results").server.expect("of the server");
+    assert!(share.resident_bytes > 0 && share.descriptors > 0);
+    assert_eq!(server.arguments(), "--listen 127.0.0.1:0 --io-timeout 2s");
+    let process = format!("/proc/{}", server.pid().as_raw_nonzero());
+    assert!(!fs::exists(process).expect("looking"), "it is stopped and reaped");
 }
 
 #[test]

@@ -401,6 +401,8 @@ impl Crowd {
         Ok(Outcome {
             findings: self.history.judge(self.load.locks).into_findings(),
             recorder: self.recorder,
+            outages: Vec::new(),
+            servers: Vec::new(),
             losses: self.losses,
             own_limits: BTreeMap::new(),
             heartbeats: self.heartbeats,

@@ -60,7 +60,7 @@ pub fn run() -> Result<Verdict, Failure> {
     if let Err(error) = worked {
         shared.tell(clock::now(), News::Failed { why: error.to_string() });
     }
-    Ok(Verdict::CutShort)
+    Ok(Verdict::NotClean)
 }
 
 /// Whatever happens to the one that has started this process, it must not be left behind.

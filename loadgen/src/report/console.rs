@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::outages;
 use crate::checker::Invariant;
 use crate::duration;
 use crate::results::{Fencing, PhaseResult, Results};
@@ -39,6 +40,13 @@ pub fn quiet(results: &Results) -> String {
             loop_note = loop_note(results),
         );
     }
+    text.push_str(&notes(results));
+    text
+}
+
+/// What makes results less than they seem, or a failure.
+pub fn notes(results: &Results) -> String {
+    let mut text = String::new();
     let _ = write_limits(results, &mut text);
     let _ = write_fencing(results, &mut text);
     let _ = write_broken(results, &mut text);
@@ -85,6 +93,7 @@ fn write_report(results: &Results, text: &mut String) -> std::fmt::Result {
     writeln!(text)?;
     write_phases(results, text)?;
     write_percentiles(results, text)?;
+    outages::write(results, text)?;
     write_shares(results, text)?;
     write_losses(results, text)?;
     write_marks(results, text)?;
@@ -208,12 +217,13 @@ fn write_percentiles(results: &Results, text: &mut String) -> std::fmt::Result {
 }
 
 fn write_shares(results: &Results, text: &mut String) -> std::fmt::Result {
+    let (server, own) = (results.server.as_ref(), &results.own);
+    let an_operation =
+        server.map_or("an operation".to_owned(), |server| format!("a {}", server.operation));
     writeln!(text)?;
-    if let Some(server) = &results.server {
+    if let Some(server) = server {
         write!(text, "server: ")?;
-        if let Some(us) = server.cpu_us_per_operation {
-            write!(text, "{us:.1} us of CPU a {}, ", server.operation)?;
-        }
+        write_cost(server.cpu_us_per_operation, server.wakeups_per_operation, &an_operation, text)?;
         if let Some(bytes) = server.resident_bytes_per_session {
             write!(text, "{bytes:.0} resident bytes a session, ")?;
         }
@@ -222,15 +232,33 @@ fn write_shares(results: &Results, text: &mut String) -> std::fmt::Result {
         writeln!(text, "{megabytes:.1} MB resident, {} descriptors", server.descriptors)?;
     }
     write!(text, "load generator: ")?;
-    if let Some(us) = results.own.cpu_us_per_operation {
-        write!(text, "{us:.1} us of CPU an operation, ")?;
+    write_cost(own.cpu_us_per_operation, own.wakeups_per_operation, &an_operation, text)?;
+    if let Some(ratio) = own.cpu_ratio_to_server {
+        write!(text, "{ratio:.2} of the server's CPU, ")?;
     }
     writeln!(
         text,
         "busiest thread {:.0}%, begun late by {:.3} ms (p99)",
-        results.own.busiest_thread_ratio * 100.0,
-        results.own.slip_p99_ms
+        own.busiest_thread_ratio * 100.0,
+        own.slip_p99_ms
     )
+}
+
+/// What an operation cost one of the two, if operations were counted.
+fn write_cost(
+    cpu_us: Option<f64>,
+    wakeups: Option<f64>,
+    an_operation: &str,
+    text: &mut String,
+) -> std::fmt::Result {
+    if let Some(us) = cpu_us {
+        write!(text, "{us:.1} us of CPU ")?;
+        if let Some(wakeups) = wakeups {
+            write!(text, "and {wakeups:.2} wake-ups ")?;
+        }
+        write!(text, "{an_operation}, ")?;
+    }
+    Ok(())
 }
 
 fn write_limits(results: &Results, text: &mut String) -> std::fmt::Result {

@@ -220,7 +220,7 @@ impl GcPause {
         if let Some(words) = drive.recorder.write(&whose, author, written, done.done, course)
             && self.is_fenced
         {
-            drive.checker.stale_write_accepted(now, words);
+            drive.judges.stale_write_accepted(now, words);
         }
         if drive.sessions.find(who).is_none() {
             return;

@@ -1,6 +1,7 @@
 //! What the scenarios do: each says which sessions are opened and released when.
 
 mod connect_storm;
+mod failover;
 mod gc_pause;
 mod handover;
 mod heartbeat;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use monolock_core::time::Instant;
 
 use crate::drive::{Drive, Happening};
+use crate::outages::OutageTally;
 use crate::phase::Phase;
 use crate::plan::{self, Arrival};
 use crate::resource::{ResourceError, WriteQueue};
@@ -47,6 +49,11 @@ pub trait Script {
     /// That of the guarded resource.
     fn check(&mut self) -> Result<(), ResourceError> {
         Ok(())
+    }
+
+    /// The run is over. Returns what this thread's clients had of each failure of a server.
+    fn finish(&mut self, _drive: &mut Drive) -> Vec<OutageTally> {
+        Vec::new()
     }
 }
 
@@ -119,5 +126,6 @@ pub fn script(load: &Load, share: Share, writes: Option<WriteQueue>) -> Box<dyn 
             let writes = writes.expect("holders write to something");
             Box::new(gc_pause::GcPause::new(load, share, writes))
         }
+        Scenario::Failover | Scenario::Restart => Box::new(failover::Failover::new(load, share)),
     }
 }

@@ -159,7 +159,7 @@ fn colour(place: usize) -> &'static str {
         Some(MarkKind::Resume | MarkKind::Start) => COLOURS[2],
         Some(MarkKind::Kill | MarkKind::Shutdown | MarkKind::Corruption) => COLOURS[1],
         Some(MarkKind::Takeover) => COLOURS[0],
-        Some(MarkKind::Refusal) => COLOURS[3],
+        Some(MarkKind::ClockStep | MarkKind::Refusal) => COLOURS[3],
         None => "#666",
     }
 }
