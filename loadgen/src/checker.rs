@@ -102,7 +102,7 @@ impl ServerEnd {
     /// and the next one knows nothing of their leases. It was if this session's process still
     /// answered what was sent after the other one's had spoken.
     fn is_too_early(&self, at: Instant, queued_at: Option<Instant>) -> bool {
-        let is_silent = matches!(self.loss, Loss::EndOfStream | Loss::Disconnected);
+        let is_silent = matches!(self.loss, Loss::EndOfStream | Loss::Disconnected | Loss::Silence);
         let is_same_process = queued_at.is_some_and(|queued_at| queued_at < self.confirmed_at);
         is_silent && is_same_process && at < self.lease_ends_no_earlier_than
     }
@@ -270,14 +270,17 @@ impl Checker {
         }
     }
 
+    /// A session that has slept finds that it can't hold its lock any more, and gives it up. It has
+    /// read all that came: no end that would excuse it if the lock was given away before its lease
+    /// can have run out.
+    pub fn overslept(&mut self, lock: u32, who: Who, end: ServerEnd, now: Instant) {
+        self.settle_overlaps(who, end, now);
+        self.released(lock, who, now);
+    }
+
     /// The server has ended a session.
     pub fn ended(&mut self, lock: u32, who: Who, end: ServerEnd, now: Instant) {
-        self.settle(who, now, |suspicion| match suspicion.doubt {
-            Doubt::Overlap { other_queued_at, .. } => end
-                .is_too_early(suspicion.since, other_queued_at)
-                .then_some(Invariant::GrantBeforeExpiry),
-            Doubt::Overtaken { .. } | Doubt::Vacancy => None,
-        });
+        self.settle_overlaps(who, end, now);
         if self.leave(lock, who, now).is_some() {
             self.locks[lock as usize].last_end = Some((who, end));
         }
@@ -286,6 +289,15 @@ impl Checker {
     /// A resource that checks tokens took a write of a past holder after its successor's.
     pub fn stale_write_accepted(&mut self, now: Instant, text: String) {
         self.find(Invariant::StaleWriteAccepted, now, text);
+    }
+
+    fn settle_overlaps(&mut self, who: Who, end: ServerEnd, now: Instant) {
+        self.settle(who, now, |suspicion| match suspicion.doubt {
+            Doubt::Overlap { other_queued_at, .. } => end
+                .is_too_early(suspicion.since, other_queued_at)
+                .then_some(Invariant::GrantBeforeExpiry),
+            Doubt::Overtaken { .. } | Doubt::Vacancy => None,
+        });
     }
 
     /// To be called every turn: locks that are vacant for too long raise a suspicion.

@@ -609,6 +609,9 @@ impl Drive {
         };
         if stage != Stage::Deaf {
             match loss {
+                Loss::Silence if stage == Stage::Waking => {
+                    self.judges.overslept(lock, who, end, believed_until, now);
+                }
                 // We end it, and the server may not have noticed anything.
                 Loss::Silence => self.judges.released(lock, who, believed_until, now),
                 _ => self.judges.ended(lock, who, end, believed_until, now),

@@ -131,6 +131,21 @@ impl Judges {
         }
     }
 
+    /// As [`Checker::overslept`].
+    pub fn overslept(
+        &mut self,
+        lock: u32,
+        who: Who,
+        end: ServerEnd,
+        believed_until: Instant,
+        now: Instant,
+    ) {
+        if let Some((_, bench)) = self.find(who) {
+            bench.checker.overslept(lock, who, end, now);
+            self.left(lock, who, believed_until);
+        }
+    }
+
     /// As [`Checker::stale_write_accepted`].
     pub fn stale_write_accepted(&mut self, now: Instant, text: String) {
         self.findings[Invariant::StaleWriteAccepted as usize].add(now, text);

@@ -144,13 +144,15 @@ pub struct PauseParameters {
 impl fmt::Display for PauseParameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let show = |ms: f64| duration::show(Duration::from_secs_f64(ms / 1e3));
+        let mut lengths = show(self.longest_ms);
+        if self.shortest_ms < self.longest_ms {
+            lengths = format!("{} to {lengths}", show(self.shortest_ms));
+        }
         let how = if self.are_real { "by SIGSTOP, a process each" } else { "simulated" };
         let fenced = if self.is_fenced { "" } else { ", WITHOUT FENCING" };
         write!(
             f,
-            "{} to {}, {how}; writes every {} to {}{fenced}",
-            show(self.shortest_ms),
-            show(self.longest_ms),
+            "{lengths}, {how}; writes every {} to {}{fenced}",
             show(self.write_every_ms),
             self.resource
         )

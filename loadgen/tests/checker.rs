@@ -90,6 +90,24 @@ fn a_silent_end_after_the_lease_is_an_expiry() {
 }
 
 #[test]
+fn a_sleeper_that_was_never_told_was_succeeded_too_early_or_in_time() {
+    let succeeded_at = |ms| {
+        let mut checker = holder_and_waiter();
+        checker.granted(0, B, token(2), at(9), at(ms));
+        checker.overslept(0, A, end(Loss::Silence, 40), at(2000));
+        assert!(!checker.is_undecided());
+        checker
+    };
+    expect(succeeded_at(1039), &[Invariant::GrantBeforeExpiry]);
+    expect(succeeded_at(1040), &[]);
+    // What it gives up itself may be granted at once.
+    let mut nobody_yet = holder_and_waiter();
+    nobody_yet.overslept(0, A, end(Loss::Silence, 40), at(900));
+    nobody_yet.granted(0, B, token(2), at(9), at(901));
+    expect(nobody_yet, &[]);
+}
+
+#[test]
 fn a_server_that_was_killed_and_started_again_is_not_accused() {
     // A hears of its end only after the new process has queued B behind C, and promoted it.
     let mut checker = Checker::new(1);

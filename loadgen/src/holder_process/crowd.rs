@@ -2,24 +2,21 @@
 //! tell the same outcome as a thread with sessions on a ring has.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
 use std::time::Duration;
 
 use monolock_core::claim::Loss;
 use monolock_core::fencing::Token;
 use monolock_core::time::Instant;
-use rustix::process::{Pid, Signal, kill_process};
 
+use super::history::{History, What};
+use super::process::{Holder, Line};
 use super::{Job, News, Told};
 use crate::busy_time::BusyTime;
-use crate::checker::{Checker, ServerEnd, Who};
+use crate::checker::ServerEnd;
 use crate::clock;
 use crate::course::Course;
 use crate::lock_names::LockNames;
@@ -31,7 +28,6 @@ use crate::recorder::{Recorder, Timing};
 use crate::resource::{Author, Site, Written};
 use crate::script::Share;
 use crate::settings::{Load, Pauses};
-use crate::silence::Silence;
 use crate::worker::{DRAIN_LOOK, DRAIN_MAX, Outcome, SLEEP_MAX, WorkerError};
 
 /// How long a write takes at most that one may count on.
@@ -66,59 +62,10 @@ pub struct Crowd {
     tell: Sender<Line>,
     told: Receiver<Line>,
     recorder: Recorder,
-    /// What the judge will be told, when it can be put in order.
-    facts: Vec<Fact>,
-    /// Past holders' writes that a resource has taken though it checks tokens.
-    stale_writes: Vec<(Instant, String)>,
+    history: History,
     losses: BTreeMap<String, u64>,
     heartbeats: u64,
     grants: u64,
-}
-
-/// A line of a process's, or nothing when its stdout is closed.
-type Line = (u32, Option<io::Result<Told>>);
-
-/// One process, and where its claim stands. It is killed when this is dropped.
-#[derive(Debug)]
-struct Holder {
-    process: Child,
-    lock: u32,
-    /// Tells apart its successive claims.
-    generation: u32,
-    /// When it should have begun to connect, and when it did.
-    begun: Instant,
-    /// When the ACQUIRE was sent.
-    asked_at: Instant,
-    queued_at: Option<Instant>,
-    sent_at: Instant,
-    silence: Option<Silence>,
-    /// It has been stopped, and not woken up since.
-    is_stopped: bool,
-    /// When it was stopped last.
-    stopped_at: Instant,
-    /// When it was woken up last.
-    woken_at: Instant,
-    /// When its last write was done.
-    wrote_at: Instant,
-    is_settled: bool,
-}
-
-/// Something that the judge wants to know.
-#[derive(Clone, Copy, Debug)]
-struct Fact {
-    at: Instant,
-    lock: u32,
-    who: Who,
-    what: What,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum What {
-    Queued,
-    Granted { token: Token, asked_at: Instant },
-    Confirmed { sent_at: Instant },
-    GivenUp,
-    Ended(ServerEnd),
 }
 
 impl Crowd {
@@ -143,8 +90,7 @@ impl Crowd {
             holders: Vec::new(),
             tell,
             told,
-            facts: Vec::new(),
-            stale_writes: Vec::new(),
+            history: History::default(),
             losses: BTreeMap::new(),
             heartbeats: 0,
             grants: 0,
@@ -183,58 +129,18 @@ impl Crowd {
     fn start_settlers(&mut self, now: Instant) -> Result<(), WorkerError> {
         while let Some((_, lock)) = self.settlers.pop_if(|(at, _)| *at <= now) {
             let index = u32::try_from(self.holders.len()).expect("a few hundred");
-            let holder = self.start_holder(index, lock);
-            self.holders.push(
-                holder
-                    .map_err(|error| WorkerError::Holder(format!("can't be started: {error}")))?,
-            );
+            let job = Job {
+                parent: std::process::id(),
+                server: self.config.server,
+                lock_name: self.config.names.name(lock),
+                lease_ms: self.load.lease_ms,
+                site: self.config.site.clone(),
+                rules: self.pauses.rules(),
+                write_every: self.pauses.write_every,
+            };
+            self.holders.push(Holder::start(index, lock, &job, &self.tell)?);
         }
         Ok(())
-    }
-
-    fn start_holder(&self, index: u32, lock: u32) -> io::Result<Holder> {
-        let job = Job {
-            parent: std::process::id(),
-            server: self.config.server,
-            lock_name: self.config.names.name(lock),
-            lease_ms: self.load.lease_ms,
-            site: self.config.site.clone(),
-            rules: self.pauses.rules(),
-            write_every: self.pauses.write_every,
-        };
-        // Not by its name, which may mean another file by now. In a group of its own, as a
-        // terminal's interrupt is for the one that makes the report.
-        let mut process = Command::new("/proc/self/exe")
-            .arg("holder-process")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()?;
-        let mut line = serde_json::to_vec(&job)?;
-        line.push(b'\n');
-        let (stdin, stdout) = (process.stdin.take(), process.stdout.take());
-        let now = clock::now();
-        let holder = Holder {
-            process,
-            lock,
-            generation: 0,
-            begun: now,
-            asked_at: now,
-            queued_at: None,
-            sent_at: now,
-            silence: None,
-            is_stopped: false,
-            stopped_at: Instant::NEVER,
-            woken_at: now,
-            wrote_at: now,
-            is_settled: false,
-        };
-        stdin.expect("it is a pipe").write_all(&line)?;
-        let (tell, stdout) = (self.tell.clone(), stdout.expect("it is a pipe"));
-        thread::Builder::new()
-            .name("listener".to_owned())
-            .spawn(move || pass_on(index, stdout, &tell))?;
-        Ok(holder)
     }
 
     /// Stops a holder, wherever it is in its program.
@@ -249,11 +155,7 @@ impl Crowd {
         if holder.generation != who.generation || holder.is_stopped {
             return Ok(());
         }
-        holder.signal(Signal::STOP)?;
-        holder.is_stopped = true;
-        holder.stopped_at = now;
-        let lease_ms = self.load.lease_ms.get();
-        holder.silence = Some(Silence::new(lock, now, length, holder.sent_at, lease_ms));
+        holder.stop(length, self.load.lease_ms.get(), now)?;
         self.silent[lock as usize] = Some(who.index);
         let secs = length.as_secs_f64();
         let label = format!("lock {lock}, session {}, for {secs:.3} s", who.index);
@@ -265,10 +167,8 @@ impl Crowd {
     /// Wakes those whose time has come.
     fn wake(&mut self, now: Instant) -> Result<(), WorkerError> {
         for (index, holder) in (0_u32..).zip(&mut self.holders) {
-            if holder.is_stopped && holder.wakes_at() <= now {
-                holder.signal(Signal::CONT)?;
-                holder.is_stopped = false;
-                holder.woken_at = now;
+            if holder.wakes_at <= now {
+                holder.wake(now)?;
                 let label = format!("lock {}, session {index}", holder.lock);
                 self.recorder.mark(now, MarkKind::Resume, label, &self.course);
             }
@@ -278,8 +178,8 @@ impl Crowd {
 
     fn next_at(&self) -> Instant {
         let settler_at = self.settlers.last().map_or(Instant::NEVER, |(at, _)| *at);
-        let stopped = self.holders.iter().filter(|holder| holder.is_stopped);
-        stopped.map(Holder::wakes_at).fold(settler_at.min(self.plan.next_at()), Instant::min)
+        let next_at = settler_at.min(self.plan.next_at());
+        self.holders.iter().map(|holder| holder.wakes_at).fold(next_at, Instant::min)
     }
 
     /// Takes in what is told until then.
@@ -298,7 +198,7 @@ impl Crowd {
                     return Err(WorkerError::Holder(format!("can't be understood: {error}")));
                 }
                 None => {
-                    let status = self.holders[index as usize].process.wait()?;
+                    let status = self.holders[index as usize].end()?;
                     return Err(WorkerError::Holder(format!("has ended ({status})")));
                 }
             }
@@ -331,14 +231,7 @@ impl Crowd {
                 self.note(index, at, What::Queued);
             }
             News::Granted { token } => self.granted(index, token, at)?,
-            News::Sent => {
-                holder.sent_at = at;
-                // It may have been stopped before it could tell.
-                let was_before = holder.is_stopped || at < holder.woken_at;
-                if let Some(silence) = holder.silence.as_mut().filter(|_| was_before) {
-                    silence.sent_at = at;
-                }
-            }
+            News::Sent => holder.sent(at),
             News::Confirmed { sent_at, due } => {
                 self.confirmed(index, sent_at.into(), due.map(Into::into), at);
             }
@@ -379,7 +272,8 @@ impl Crowd {
     fn granted(&mut self, index: u32, token: u64, at: Instant) -> Result<(), WorkerError> {
         let token = Token::new(token)
             .ok_or_else(|| WorkerError::Holder("was granted token 0".to_owned()))?;
-        let holder = &self.holders[index as usize];
+        let holder = &mut self.holders[index as usize];
+        holder.is_holding = true;
         let Holder { lock, asked_at, begun, queued_at, .. } = *holder;
         let who = holder.who(index);
         if queued_at.is_some() {
@@ -390,9 +284,10 @@ impl Crowd {
         }
         self.recorder.grant(at, &self.course);
         self.grants += u64::from(self.course.is_measured(at));
+        // Who was awake by then may have given the lock up itself, and not been heard yet.
         if let Some(before) = self.silent[lock as usize]
+            && self.holders[before as usize].slept_between(at, at)
             && let Some(silence) = &mut self.holders[before as usize].silence
-            && before != index
             && silence.is_succeeded(at, queued_at)
         {
             let label = format!(
@@ -435,7 +330,11 @@ impl Crowd {
     ) {
         self.course.open.fetch_sub(1, Ordering::Relaxed);
         self.settle(index);
-        let what = if end.loss == Loss::Silence { What::GivenUp } else { What::Ended(end) };
+        let what = match end.loss {
+            Loss::Silence if self.holders[index as usize].silence.is_some() => What::Overslept(end),
+            Loss::Silence => What::GivenUp,
+            _ => What::Ended(end),
+        };
         self.note(index, at, what);
         let holder = &mut self.holders[index as usize];
         let who = holder.who(index);
@@ -446,7 +345,11 @@ impl Crowd {
                 silence.measure(gives_up_at, at, &mut self.recorder, &self.course);
             }
             None => {
-                let phase = if holder.queued_at.is_some() { Phase::Wait } else { Phase::Acquire };
+                let phase = match holder.queued_at {
+                    _ if holder.is_holding => Phase::Heartbeat,
+                    Some(_) => Phase::Wait,
+                    None => Phase::Acquire,
+                };
                 self.recorder.fail(phase, at, &self.course);
                 *self.losses.entry(words).or_default() += 1;
                 self.course.lost.fetch_add(1, Ordering::Relaxed);
@@ -462,14 +365,17 @@ impl Crowd {
             self.recorder.record(Phase::Write, timing, &self.course);
         }
         let whose = format!("lock {}, session {index}", holder.lock);
-        let words = self.recorder.write(&whose, author, written, timing.done, &self.course);
-        self.stale_writes
-            .extend(words.filter(|_| self.pauses.is_fenced).map(|words| (timing.done, words)));
+        let at = timing.done;
+        if let Some(words) = self.recorder.write(&whose, author, written, at, &self.course)
+            && self.pauses.is_fenced
+        {
+            self.history.note_stale_write(at, words);
+        }
     }
 
     fn note(&mut self, index: u32, at: Instant, what: What) {
         let holder = &self.holders[index as usize];
-        self.facts.push(Fact { at, lock: holder.lock, who: holder.who(index), what });
+        self.history.note(at, holder.lock, holder.who(index), what);
     }
 
     /// Silences of the measured time whose end has not been seen.
@@ -481,10 +387,7 @@ impl Crowd {
     /// Whether a write may still come of somebody who was woken up, and slept right before it.
     fn is_about_to_write(&self, now: Instant) -> bool {
         let patience = self.pauses.write_every + WRITE_PATIENCE;
-        self.holders.iter().any(|holder| {
-            let has_slept = holder.stopped_at < now && !holder.is_stopped;
-            has_slept && holder.wrote_at < holder.woken_at && now.since(holder.woken_at) < patience
-        })
+        self.holders.iter().any(|holder| holder.is_about_to_write(now, patience))
     }
 
     fn finish(mut self, busy_time: &BusyTime) -> Result<Outcome, WorkerError> {
@@ -495,9 +398,8 @@ impl Crowd {
             *self.losses.entry(text).or_default() += 1;
         }
         self.recorder.finish()?;
-        let findings = self.judge();
         Ok(Outcome {
-            findings: findings.into_findings(),
+            findings: self.history.judge(self.load.locks).into_findings(),
             recorder: self.recorder,
             outages: Vec::new(),
             servers: Vec::new(),
@@ -508,77 +410,4 @@ impl Crowd {
             busy_ratio: busy_time.ratio(),
         })
     }
-
-    /// Lets the judge see everything in the order in which it happened. It can ask nobody any more,
-    /// but heartbeats have been answered all the time.
-    fn judge(&mut self) -> Checker {
-        let mut checker = Checker::new(self.load.locks);
-        self.facts.sort_by_key(|fact| fact.at);
-        for Fact { at, lock, who, what } in self.facts.drain(..) {
-            checker.turn(at);
-            match what {
-                What::Queued => checker.queued(lock, who, at),
-                What::Granted { token, asked_at } => {
-                    checker.granted(lock, who, token, asked_at, at);
-                }
-                What::Confirmed { sent_at } => checker.confirmed(who, sent_at, at),
-                What::GivenUp => checker.released(lock, who, at),
-                What::Ended(end) => checker.ended(lock, who, end, at),
-            }
-        }
-        for (at, text) in self.stale_writes.drain(..) {
-            checker.stale_write_accepted(at, text);
-        }
-        checker
-    }
-}
-
-impl Holder {
-    /// A new claim.
-    fn ask(&mut self, begun: Instant, at: Instant) {
-        self.generation += 1;
-        self.begun = begun;
-        self.asked_at = at;
-        self.queued_at = None;
-        self.sent_at = at;
-    }
-
-    fn who(&self, index: u32) -> Who {
-        Who { index, generation: self.generation }
-    }
-
-    fn wakes_at(&self) -> Instant {
-        self.silence.map_or(Instant::NEVER, |silence| silence.until)
-    }
-
-    /// Whether it was stopped for a part of the time between these moments.
-    fn slept_between(&self, from: Instant, until: Instant) -> bool {
-        let woken_at = if self.is_stopped { Instant::NEVER } else { self.woken_at };
-        self.stopped_at < until && from < woken_at
-    }
-
-    fn signal(&self, signal: Signal) -> Result<(), WorkerError> {
-        kill_process(Pid::from_child(&self.process), signal)
-            .map_err(|error| WorkerError::Holder(format!("can't be sent {signal:?}: {error}")))
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        // It can only have ended by itself, and is waited for either way.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Reads a process's lines to their end.
-fn pass_on(index: u32, stdout: ChildStdout, tell: &Sender<Line>) {
-    for line in BufReader::new(stdout).lines() {
-        let told = line.and_then(|line| serde_json::from_str(&line).map_err(io::Error::other));
-        if tell.send((index, Some(told))).is_err() {
-            return;
-        }
-    }
-    // Whoever would want to know may be gone too.
-    let _ = tell.send((index, None));
 }

@@ -5,7 +5,9 @@
 //! of a machine read the same clock, so the one that has started them can put it all in order.
 
 mod crowd;
+mod history;
 mod holder;
+mod process;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;

@@ -295,15 +295,15 @@ fn write_fencing(results: &Results, text: &mut String) -> std::fmt::Result {
     let stale = stale_refused + stale_accepted;
     writeln!(
         text,
-        "whole run: {pauses} pauses, of which {takeovers} cost the lock; {writes} writes, of which \
-         {stale} were stale: {stale_refused} refused, {stale_accepted} accepted"
+        "whole run: {pauses} pauses, {takeovers} locks taken over meanwhile; {writes} writes, \
+         {stale} of them stale: {stale_refused} refused, {stale_accepted} accepted"
     )?;
     let is_fenced = results.parameters.pauses.as_ref().is_none_or(|pauses| pauses.is_fenced);
     if !is_fenced {
         writeln!(
             text,
-            "CORRUPTED: without fencing {stale_accepted} writes of past holders destroyed those of \
-             later ones{}{}",
+            "CORRUPTED without fencing: {stale_accepted} times a past holder's write has destroyed \
+             a later one's{}{}",
             if *stale_accepted > 0 { "; first: " } else { "" },
             fencing.first_accepted
         )?;

@@ -160,11 +160,18 @@ impl GcPause {
     fn lost(&mut self, index: u32, drive: &mut Drive, now: Instant) {
         let who = drive.sessions.who(index);
         let session = drive.sessions.at(index);
-        let gives_up_at = session.claim.give_up_at();
-        self.plan.lost(session.lock, who);
-        if let Some(silence) = self.silences.remove(&index) {
+        let (lock, gives_up_at) = (session.lock, session.claim.give_up_at());
+        self.plan.lost(lock, who);
+        if let Some(silence) = self.end_silence(index) {
             silence.measure(gives_up_at, now, &mut drive.recorder, &drive.course);
         }
+    }
+
+    fn end_silence(&mut self, index: u32) -> Option<Silence> {
+        let silence = self.silences.remove(&index)?;
+        // The place may soon be another lock's session's.
+        self.silent[silence.lock as usize].take_if(|silent| *silent == index);
+        Some(silence)
     }
 
     /// Orders a write of a session that takes itself for the holder.
@@ -282,7 +289,7 @@ impl Script for GcPause {
                 self.take_answers(drive, now);
             }
             Happening::Survived(index) => {
-                self.silences.remove(&index);
+                self.end_silence(index);
                 let (who, lock) = (drive.sessions.who(index), drive.sessions.at(index).lock);
                 self.plan.works(lock, who, now);
             }

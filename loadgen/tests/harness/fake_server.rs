@@ -34,6 +34,8 @@ pub(crate) enum Fault {
     HeartbeatsRefused,
     /// Leases end when half of them is over.
     ExpiresEarly,
+    /// The same, and the past holder isn't told.
+    ExpiresEarlyInSecret,
 }
 
 /// A running server. Its threads end with the test's process.
@@ -106,7 +108,8 @@ impl Shared {
                 First::Incomplete => {}
                 First::Complete { acquire, len } => {
                     let lease = Duration::from_millis(u64::from(acquire.lease_ms.get()));
-                    let is_early = self.fault == Fault::ExpiresEarly;
+                    let is_early =
+                        matches!(self.fault, Fault::ExpiresEarly | Fault::ExpiresEarlyInSecret);
                     stream.set_read_timeout(Some(if is_early { lease / 2 } else { lease })).ok()?;
                     break (acquire.name.to_owned(), bytes.len() - len);
                 }
@@ -124,6 +127,9 @@ impl Shared {
             }
         }
         self.leave(number, &name);
+        let is_secret = self.fault == Fault::ExpiresEarlyInSecret;
+        // Each time it has waited for a lease in vain.
+        while is_secret && stream.peek(&mut [0]).is_err() {}
         // It may be closed already, by the peer.
         let _ = stream.shutdown(Shutdown::Both);
         Some(())

@@ -1,6 +1,7 @@
 //! A PostgreSQL server of the test's own, in a directory of its own.
 
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ impl PrivateCluster {
     /// such program here.
     pub(crate) fn start(connections: u32) -> Option<PrivateCluster> {
         let Some(programs) = programs() else {
-            println!("SKIPPED: needs Debian's package postgresql");
+            // Past the capture of a test's output.
+            writeln!(io::stderr(), "SKIPPED: needs Debian's package postgresql").expect("stderr");
             return None;
         };
         let directory = tempfile::tempdir().expect("a directory");
