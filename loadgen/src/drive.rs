@@ -31,6 +31,10 @@ const SEND_PATIENCE: Duration = Duration::from_millis(1);
 /// Sessions that are opened before answers are read again.
 const OPENED_A_TURN: u32 = 64;
 
+/// Deadlines that are passed before answers are read again: those to the first heartbeats of a tick
+/// are there by then, and cheaper to read while their sockets are still in the cache.
+const DEADLINES_A_TURN: u32 = 16;
+
 /// The receive buffer of a session that is not going to read: small, so that it is soon full.
 const DEAF_BUFFER_BYTES: usize = 2048;
 
@@ -84,6 +88,7 @@ struct Heard {
     before: Standing,
     news: News,
     confirmed_at: Instant,
+    arrived_at: Instant,
 }
 
 /// One thread's sessions.
@@ -116,6 +121,10 @@ pub struct Drive {
     releases: Vec<Option<Release>>,
     heard: Vec<Heard>,
     frame: Vec<u8>,
+    /// What was received last.
+    answer: Vec<u8>,
+    /// The wall clock when events were reaped last.
+    unix_now: Duration,
     /// Sessions opened since the last wait.
     opened: u32,
 }
@@ -143,6 +152,8 @@ impl Drive {
             releases: vec![None; locks],
             heard: Vec::new(),
             frame: Vec::new(),
+            answer: Vec::new(),
+            unix_now: Duration::ZERO,
             opened: 0,
         }
     }
@@ -261,8 +272,8 @@ impl Drive {
         self.recorder.record_if(self.course.is_measured(now), Phase::Cutoff, timing);
     }
 
-    /// Counts a session of the setup that stands now, or has failed to.
-    pub fn count_settled(&mut self, happening: Happening) {
+    /// Counts a session of the setup that stands now, or has failed to. Says whether it is one.
+    pub fn count_settled(&mut self, happening: Happening) -> bool {
         let is_first = match happening {
             Happening::Queued(index) | Happening::Granted(index) | Happening::Lost(index) => {
                 self.sessions.at(index).settle()
@@ -273,22 +284,28 @@ impl Drive {
         if is_first {
             self.course.settled.fetch_add(1, Ordering::Relaxed);
         }
+        is_first
     }
 
-    /// Waits until something happens or a deadline of ours or `until` comes, and takes in what has
-    /// happened.
+    /// Waits until a deadline of ours or `until` comes, or, if it is to be answered at once, until
+    /// something happens; and takes in what has happened.
     ///
     /// # Errors
     /// If the kernel refuses the ring what it granted at the start.
-    pub fn wait(&mut self, until: Instant) -> io::Result<()> {
+    pub fn wait(&mut self, until: Instant, answers_at_once: bool) -> io::Result<()> {
         let until = self.deadlines.first().map_or(until, |(first, _)| first.min(until));
         // Who had to stop opening goes on at once.
         let is_in_haste = self.opened == OPENED_A_TURN;
         self.opened = 0;
         let sleep = if is_in_haste { Duration::ZERO } else { until.since(clock::now()) };
-        self.ring.wait(Some(sleep))?;
+        if answers_at_once {
+            self.ring.wait(Some(sleep))?;
+        } else {
+            self.ring.rest(sleep)?;
+        }
         // What is reaped has come by now. What is made of it takes longer, and that is our time.
         let now = clock::now();
+        self.unix_now = clock::unix_now();
         self.recorder.turn(now, &self.course)?;
         self.take_in(now);
         Ok(())
@@ -296,10 +313,11 @@ impl Drive {
 
     /// Does what is due: heartbeats, releases, giving up, and the judge's questions.
     pub fn pass_deadlines(&mut self, now: Instant) {
-        while let Some((deadline, index)) = self.deadlines.first()
-            && deadline <= now
-        {
-            self.pass_deadline(index, now);
+        for _ in 0..DEADLINES_A_TURN {
+            match self.deadlines.first() {
+                Some((deadline, index)) if deadline <= now => self.pass_deadline(index, now),
+                _ => break,
+            }
         }
         self.checker.turn(now);
         for who in self.checker.take_questions() {
@@ -338,9 +356,9 @@ impl Drive {
             self.deadlines.change(&mut self.sessions, index, now.after(SEND_PATIENCE));
             return;
         }
-        let heartbeat_due = self.pace.tick_before(session.claim.heartbeat_at());
-        if heartbeat_due <= now && session.claim.send_early(now) {
-            session.heartbeat_due = heartbeat_due;
+        let due = session.claim.heartbeat_at();
+        if self.pace.tick_before(due) <= now && session.claim.send_early(now) {
+            session.heartbeat_due = due.min(now);
             self.send_heartbeat(index);
         }
         self.schedule(index);
@@ -356,21 +374,10 @@ impl Drive {
     fn take_in(&mut self, now: Instant) {
         while let Some(event) = self.ring.next_event() {
             match event {
-                Event::Received { id, mut bytes } => {
-                    let index = id.index;
-                    let session = self.sessions.at(index);
-                    if session.stage != Stage::Open {
-                        continue;
-                    }
-                    loop {
-                        let before = session.claim.standing();
-                        let Some(news) = session.claim.receive(&mut bytes, now) else {
-                            break;
-                        };
-                        let confirmed_at = session.claim.confirmed_at();
-                        self.heard.push(Heard { index, before, news, confirmed_at });
-                    }
-                    self.take_heard(now);
+                Event::Received { id, bytes } => {
+                    self.answer.clear();
+                    self.answer.extend_from_slice(bytes);
+                    self.receive(id.index, now);
                 }
                 Event::EndOfStream { id } => self.cut(id.index, Loss::EndOfStream, now),
                 Event::ReceiveFailed { id, .. } => self.cut(id.index, Loss::Disconnected, now),
@@ -397,6 +404,28 @@ impl Drive {
         }
     }
 
+    fn receive(&mut self, index: u32, now: Instant) {
+        let session = self.sessions.at(index);
+        if session.stage != Stage::Open {
+            return;
+        }
+        let arrived_at = self.ring.arrived_at().map_or(now, |stamp| {
+            let arrived_at = now.before(self.unix_now.saturating_sub(stamp));
+            // The wall clock that it was stamped with may have been set meanwhile.
+            if arrived_at < session.claim.sent_at() { now } else { arrived_at }
+        });
+        let mut bytes = self.answer.as_slice();
+        loop {
+            let before = session.claim.standing();
+            let Some(news) = session.claim.receive(&mut bytes, arrived_at) else {
+                break;
+            };
+            let confirmed_at = session.claim.confirmed_at();
+            self.heard.push(Heard { index, before, news, confirmed_at, arrived_at });
+        }
+        self.take_heard(now);
+    }
+
     fn sent(&mut self, index: u32, now: Instant) {
         let session = self.sessions.at(index);
         if session.stage == Stage::Deaf {
@@ -421,7 +450,7 @@ impl Drive {
         let mut heard = std::mem::take(&mut self.heard);
         for heard in heard.drain(..) {
             match heard.news {
-                News::Queued => self.queued(heard.index, now),
+                News::Queued => self.queued(heard, now),
                 News::Granted(_) => self.granted(heard, now),
                 News::Standing => self.confirmed(heard, now),
                 News::Lost(loss) => self.lose(heard.index, heard.before, loss, now),
@@ -430,10 +459,11 @@ impl Drive {
         self.heard = heard;
     }
 
-    fn queued(&mut self, index: u32, now: Instant) {
+    fn queued(&mut self, heard: Heard, now: Instant) {
+        let Heard { index, arrived_at: done, .. } = heard;
         let who = self.sessions.who(index);
         let session = self.sessions.at(index);
-        let timing = Timing { intended: session.intended, begun: session.begun, done: now };
+        let timing = Timing { intended: session.intended, begun: session.begun, done };
         self.checker.queued(session.lock, who, now);
         self.recorder.record(Phase::Acquire, timing, &self.course);
         self.happenings.push_back(Happening::Queued(index));
@@ -444,11 +474,11 @@ impl Drive {
         let News::Granted(token) = heard.news else {
             return;
         };
-        let index = heard.index;
+        let Heard { index, arrived_at: done, .. } = heard;
         let who = self.sessions.who(index);
         let session = self.sessions.at(index);
         let lock = session.lock;
-        let timing = Timing { intended: session.intended, begun: session.begun, done: now };
+        let timing = Timing { intended: session.intended, begun: session.begun, done };
         if self.course.is_measured(now) {
             self.grants += 1;
         }
@@ -457,7 +487,7 @@ impl Drive {
         if heard.before == Standing::Queued {
             self.recorder.record(Phase::Wait, timing, &self.course);
             if let Some(Release { intended, begun }) = release {
-                let timing = Timing { intended, begun, done: now };
+                let timing = Timing { intended, begun, done };
                 self.recorder.record(Phase::Handover, timing, &self.course);
             }
         } else {
@@ -475,7 +505,7 @@ impl Drive {
         // It may be a second answer to the ACQUIRE, or one to an older heartbeat, which can't be
         // timed any more.
         if intended != Instant::NEVER && heard.confirmed_at == session.claim.sent_at() {
-            let timing = Timing { intended, begun: heard.confirmed_at, done: now };
+            let timing = Timing { intended, begun: heard.confirmed_at, done: heard.arrived_at };
             self.recorder.record(Phase::Heartbeat, timing, &self.course);
             if self.course.is_measured(intended) {
                 self.heartbeats += 1;

@@ -22,7 +22,7 @@ use crate::session::Stage;
 use crate::settings::Load;
 
 /// The longest sleep, so that the end of the run is noticed.
-const SLEEP_MAX: Duration = Duration::from_millis(20);
+const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// How long what was begun in the measured time may take after its end.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
@@ -82,7 +82,8 @@ impl Worker {
         config: DriveConfig,
         course: Arc<Course>,
     ) -> Result<Worker, WorkerError> {
-        let ring = Ring::new(&Config { slots: config.sessions_max, ..Config::default() })?;
+        let mut ring = Ring::new(&Config { slots: config.sessions_max, ..Config::default() })?;
+        ring.stamp_arrivals();
         let drive = Drive::new(ring, config, Arc::clone(&course));
         let script = script(load, share);
         course.started.fetch_add(1, Ordering::SeqCst);
@@ -108,7 +109,8 @@ impl Worker {
                 }
             }
             let sleep = if drained_at.is_some() { DRAIN_LOOK } else { SLEEP_MAX };
-            self.drive.wait(self.script.next_at().min(now.after(sleep)))?;
+            let until = self.script.next_at().min(now.after(sleep));
+            self.drive.wait(until, self.script.answers_at_once())?;
             self.tell(clock::now());
         }
         self.finish()
