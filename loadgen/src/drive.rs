@@ -21,8 +21,9 @@ use crate::course::Course;
 use crate::lock_names::LockNames;
 use crate::pace::Pace;
 use crate::phase::Phase;
+use crate::plain_text;
 use crate::recorder::{Recorder, Timing};
-use crate::session::{SessionTable, Stage};
+use crate::session::{Session, SessionTable, Stage};
 use crate::source::{ConnectError, Source};
 
 /// How long to wait before trying again what a send in flight prevents.
@@ -431,8 +432,29 @@ impl Drive {
         if session.stage == Stage::Deaf {
             self.happenings.push_back(Happening::Flooded(index));
         } else if session.claim.standing() == Standing::Asking {
-            let timing = Timing { intended: session.intended, begun: session.begun, done: now };
+            session.connected_at = now;
+        }
+    }
+
+    /// Records how long connecting took. That is known when the answer comes: it is seen late, and
+    /// was done before the answer came.
+    fn record_connect(&mut self, index: u32, answered_at: Instant) {
+        let session = self.sessions.at(index);
+        let done = session.connected_at.min(answered_at);
+        if done != Instant::NEVER {
+            let timing = Timing { intended: session.intended, begun: session.begun, done };
             self.recorder.record(Phase::Connect, timing, &self.course);
+        }
+    }
+
+    /// At the end: of the sessions that wait for their first answer, how long connecting took.
+    pub fn record_unanswered(&mut self) {
+        let is_asking =
+            |session: &Session| session.is_alive() && session.claim.standing() == Standing::Asking;
+        let asking = self.sessions.iter().filter(|(_, session)| is_asking(session));
+        let asking: Vec<u32> = asking.map(|(index, _)| index).collect();
+        for index in asking {
+            self.record_connect(index, Instant::NEVER);
         }
     }
 
@@ -465,6 +487,7 @@ impl Drive {
         let session = self.sessions.at(index);
         let timing = Timing { intended: session.intended, begun: session.begun, done };
         self.checker.queued(session.lock, who, now);
+        self.record_connect(index, done);
         self.recorder.record(Phase::Acquire, timing, &self.course);
         self.happenings.push_back(Happening::Queued(index));
         self.schedule(index);
@@ -491,6 +514,7 @@ impl Drive {
                 self.recorder.record(Phase::Handover, timing, &self.course);
             }
         } else {
+            self.record_connect(index, done);
             self.recorder.record(Phase::Acquire, timing, &self.course);
         }
         self.course.recorded.fetch_add(1, Ordering::Relaxed);
@@ -532,6 +556,9 @@ impl Drive {
                 // We end it, and the server may not have noticed anything.
                 Loss::Silence => self.checker.released(lock, who, now),
                 _ => self.checker.ended(lock, who, end, now),
+            }
+            if before == Standing::Asking {
+                self.record_connect(index, Instant::NEVER);
             }
             let (phase, failed_at) = match before {
                 Standing::Asking => (Phase::Acquire, intended),
@@ -575,7 +602,7 @@ fn describe_loss(before: Standing, loss: Loss, reason: &[u8]) -> String {
         Loss::Disconnected => "connection broken".to_owned(),
         Loss::Refused(code) => {
             // It is the server's text, and goes to a terminal.
-            let reason = String::from_utf8_lossy(reason).escape_debug().to_string();
+            let reason = plain_text::one_line(&String::from_utf8_lossy(reason));
             format!("ERROR {code} ({reason})")
         }
         Loss::Unintelligible(unknown) => unknown.to_string(),

@@ -160,9 +160,10 @@ impl Worker {
     fn finish(mut self) -> Result<Outcome, WorkerError> {
         for (phase, intended) in self.outstanding() {
             self.drive.recorder.fail(phase, intended, &self.course);
-            let text = format!("{} not done {DRAIN_MAX:?} after the end", phase.name());
+            let text = format!("{} not done by the end of the run", phase.name());
             *self.drive.losses.entry(text).or_default() += 1;
         }
+        self.drive.record_unanswered();
         self.drive.recorder.finish()?;
         let busy_ratio = match (self.busy_from, self.busy_until) {
             (Some((from, busy_from)), Some((until, busy_until))) if until > from => {
