@@ -2,8 +2,10 @@
 //! no file.
 
 use std::ffi::OsString;
+use std::fmt::Write;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::thread;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
@@ -29,15 +31,47 @@ pub struct Flag {
 }
 
 const OFF: &str = "off";
+const AUTO: &str = "auto";
+
+/// More than any machine has processors to run.
+const SHARDS_MAX: u32 = 1024;
 
 /// Every setting there is.
-pub const FLAGS: [Flag; 6] = [
+pub const FLAGS: [Flag; 10] = [
     Flag {
         name: "listen",
         variable: "MONOLOCK_LISTEN_ADDRESS",
         default: "0.0.0.0:7070",
         value_name: "HOST:PORT",
         meaning: "address for clients; [::]:7070 takes IPv4 and IPv6, port 0 any free port",
+    },
+    Flag {
+        name: "ops-listen",
+        variable: "MONOLOCK_OPS_LISTEN_ADDRESS",
+        default: OFF,
+        value_name: "HOST:PORT",
+        meaning: "address for /metrics, /healthz and /readyz",
+    },
+    Flag {
+        name: "admin-listen",
+        variable: "MONOLOCK_ADMIN_LISTEN_ADDRESS",
+        default: OFF,
+        value_name: "HOST:PORT",
+        meaning: "address for the admin API, which has no authentication",
+    },
+    Flag {
+        name: "admin-host",
+        variable: "MONOLOCK_ADMIN_HOST",
+        default: OFF,
+        value_name: "NAMES",
+        meaning: "names, with commas between them, that the admin API may be called by",
+    },
+    Flag {
+        name: "shards",
+        variable: "MONOLOCK_SHARDS",
+        default: AUTO,
+        value_name: "NUMBER",
+        meaning: "event loops, a thread each; auto: one for each processor that it may use",
     },
     Flag {
         name: "io-timeout",
@@ -81,6 +115,14 @@ pub const FLAGS: [Flag; 6] = [
 pub struct Config {
     /// Where clients connect to.
     pub listen: SocketAddr,
+    /// Where the ops endpoints are.
+    pub ops_listen: Option<SocketAddr>,
+    /// Where the admin API is.
+    pub admin_listen: Option<SocketAddr>,
+    /// The names that it may be called by, besides `localhost` and every address.
+    pub admin_hosts: Vec<String>,
+    /// How many event loops there are.
+    pub shards: NonZeroU32,
     /// The time for a first frame, and for a write that is stuck.
     pub io_timeout: Duration,
     /// The longest lease, in milliseconds.
@@ -131,16 +173,27 @@ pub fn parse(
             };
         }
     };
-    let matches = match matches.subcommand() {
+    let settings = match matches.subcommand() {
         Some((_, of_serve)) => Settings { outer: &matches, inner: Some(of_serve) },
         None => Settings { outer: &matches, inner: None },
     };
-    config(&|flag| matches.get(flag, &environment)).map(Request::Serve)
+    let config = config(&|flag| settings.get(flag, &environment))?;
+    if settings.is_given(CHECK_CONFIG) {
+        return settings.table(&environment).map(Request::Print);
+    }
+    Ok(Request::Serve(config))
 }
+
+/// The flag that only has the settings checked.
+const CHECK_CONFIG: &str = "check-config";
 
 fn config(setting: &dyn Fn(&str) -> Result<Setting, Fatal>) -> Result<Config, Fatal> {
     Ok(Config {
         listen: setting("listen")?.parse(parse_address)?,
+        ops_listen: setting("ops-listen")?.parse_unless_off(parse_address)?,
+        admin_listen: setting("admin-listen")?.parse_unless_off(parse_address)?,
+        admin_hosts: setting("admin-host")?.parse_unless_off(parse_hosts)?.unwrap_or_default(),
+        shards: setting("shards")?.parse(parse_shards)?,
         io_timeout: setting("io-timeout")?.parse(|text| match parse_duration(text) {
             Ok(Duration::ZERO) => Err("must be more than nothing".into()),
             Ok(timeout) => Ok(timeout),
@@ -185,6 +238,26 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     addresses.next().ok_or_else(|| "the host has no address".into())
 }
 
+fn parse_shards(text: &str) -> Result<NonZeroU32, String> {
+    if text == AUTO {
+        // One, if the kernel does not say.
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let shards = u32::try_from(processors).unwrap_or(SHARDS_MAX).min(SHARDS_MAX);
+        return Ok(NonZeroU32::new(shards).expect("not zero"));
+    }
+    let shards = text.parse().ok().filter(|shards: &NonZeroU32| shards.get() <= SHARDS_MAX);
+    shards.ok_or_else(|| format!("choose a number from 1 to {SHARDS_MAX}, or {AUTO}"))
+}
+
+fn parse_hosts(text: &str) -> Result<Vec<String>, String> {
+    let is_in_names = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+    match names.iter().find(|name| name.is_empty() || !name.chars().all(is_in_names)) {
+        None => Ok(names),
+        Some(name) => Err(format!("{name:?} is no host's name; give names without ports")),
+    }
+}
+
 fn parse_lease_ms(text: &str) -> Result<NonZeroU32, String> {
     let lease = parse_duration(text).map_err(|error| error.to_string())?;
     let lease_ms = u32::try_from(lease.as_millis()).ok().and_then(NonZeroU32::new);
@@ -227,6 +300,28 @@ struct Settings<'a> {
 }
 
 impl Settings<'_> {
+    fn is_given(&self, flag: &str) -> bool {
+        self.inner.iter().chain([&self.outer]).any(|matches| matches.get_flag(flag))
+    }
+
+    /// What holds and where it comes from, one setting a line.
+    fn table(&self, environment: &impl Fn(&str) -> Option<OsString>) -> Result<String, Fatal> {
+        let mut table = String::new();
+        for flag in &FLAGS {
+            let Setting { text, place } = self.get(flag.name, environment)?;
+            let is_default = environment(flag.variable).is_none_or(|value| value.is_empty())
+                && !self.is_on_command_line(flag.name);
+            let place = if is_default { "the default" } else { place.as_str() };
+            let _ = writeln!(table, "{:<24}{text:<24} from {place}", flag.name);
+        }
+        Ok(table)
+    }
+
+    fn is_on_command_line(&self, name: &str) -> bool {
+        let mut given = self.inner.iter().chain([&self.outer]);
+        given.any(|matches| matches.value_source(name) == Some(ValueSource::CommandLine))
+    }
+
     fn get(
         &self,
         name: &str,
@@ -251,6 +346,7 @@ fn command() -> Command {
     let serve = Command::new("serve")
         .about("Run the server; the same as no command at all")
         .args(flags())
+        .arg(check_flag())
         .disable_help_flag(true)
         .arg(help_flag());
     Command::new("monolock")
@@ -260,11 +356,13 @@ fn command() -> Command {
         .disable_help_flag(true)
         .disable_help_subcommand(true)
         .args(flags())
+        .arg(check_flag())
         .arg(help_flag())
         .subcommand(serve)
         .after_help(
             "Every flag may be written -name value, -name=value, --name value or --name=value.\n\
-             A flag beats its variable, a variable its default; an empty variable is none.",
+             A flag beats its variable, a variable its default; an empty variable is none.\n\n\
+             monolock run LOCK -- COMMAND holds a lock while a command runs: monolock run --help.",
         )
 }
 
@@ -283,9 +381,19 @@ fn flags() -> impl Iterator<Item = Arg> {
     })
 }
 
+fn check_flag() -> Arg {
+    Arg::new(CHECK_CONFIG)
+        .long(CHECK_CONFIG)
+        .action(clap::ArgAction::SetTrue)
+        .help("Print what holds and where it comes from, or what is wrong, and don't run")
+}
+
 fn help_flag() -> Arg {
     Arg::new("help").short('h').long("help").action(clap::ArgAction::HelpShort).help("Print this")
 }
+
+/// The commit that the program was built from.
+pub const COMMIT: &str = env!("MONOLOCK_COMMIT");
 
 /// Version, commit and protocol, on one line.
 pub const VERSION: &str = concat!(
@@ -340,6 +448,10 @@ mod tests {
     fn defaults_are_those_of_the_table() {
         let config = config_with(&[], &[]);
         assert_eq!(config.listen, "0.0.0.0:7070".parse().unwrap());
+        assert_eq!(config.ops_listen, None);
+        assert_eq!(config.admin_listen, None);
+        assert!(config.admin_hosts.is_empty());
+        assert_eq!(config.shards.get() as usize, thread::available_parallelism().unwrap().get());
         assert_eq!(config.io_timeout, Duration::from_secs(5));
         assert_eq!(config.lease_max_ms, None);
         assert_eq!(config.sessions_per_peer_max, None);
@@ -373,11 +485,41 @@ mod tests {
     }
 
     #[test]
+    fn checking_prints_what_holds_and_where_it_comes_from() {
+        let arguments = ["--check-config", "-io-timeout", "250ms"];
+        let variables = [("MONOLOCK_LOG_LEVEL", "warn"), ("MONOLOCK_SHARDS", "")];
+        let Ok(Request::Print(table)) = parse_with(&arguments, &variables) else {
+            panic!("no table")
+        };
+        let rows: Vec<Vec<&str>> =
+            table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows.len(), FLAGS.len());
+        for row in [
+            ["io-timeout", "250ms", "from", "--io-timeout"].as_slice(),
+            &["log-level", "warn", "from", "MONOLOCK_LOG_LEVEL"],
+            &["shards", "auto", "from", "the", "default"],
+        ] {
+            assert!(rows.iter().any(|other| other == row), "{row:?}: {table}");
+        }
+        let wrong = parse_with(&["serve", "--check-config", "--io-timeout", "5"], &[]);
+        assert!(wrong.expect_err("wrong").contains("--io-timeout"));
+    }
+
+    #[test]
     fn wrong_values_name_their_place() {
         for (arguments, variables, place) in [
             (&["--listen", "nowhere"][..], &[][..], "--listen"),
             (&["--listen", "127.0.0.1:99999"], &[], "--listen"),
             (&["--listen", "::1:7070"], &[], "--listen"),
+            (&["--ops-listen", "9090"], &[], "--ops-listen"),
+            (&["--admin-listen", "localhost"], &[], "--admin-listen"),
+            (&["--admin-host", "a.example,"], &[], "--admin-host"),
+            (&["--admin-host", "a.example:7071"], &[], "--admin-host"),
+            (&["--shards", "0"], &[], "--shards"),
+            (&["--shards", "1025"], &[], "--shards"),
+            (&["--shards", "99999999999999"], &[], "--shards"),
+            (&["--shards", "two"], &[], "--shards"),
+            (&[], &[("MONOLOCK_SHARDS", "0")], "MONOLOCK_SHARDS"),
             (&["--io-timeout", "0s"], &[], "--io-timeout"),
             (&["--io-timeout", "5"], &[], "--io-timeout"),
             (&["--max-lease", "0s"], &[], "--max-lease"),

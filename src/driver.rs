@@ -1,6 +1,8 @@
 //! The event loop: what has come in is taken in, then deadlines are passed, then what the engine
 //! asks for is carried out, then it sleeps once.
 
+mod moving;
+
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
@@ -11,15 +13,19 @@ use std::time::Duration;
 
 use monolock_core::effect::{Effect, Ownership, Reading};
 use monolock_core::engine::Engine;
-use monolock_core::session::SessionId;
+use monolock_core::session::{PeerAddress, SessionId};
+use monolock_core::shard_map::ShardNumber;
 use monolock_core::time::Now;
 use monolock_core::wire::ErrorCode;
 use monolock_ring::{Bell, ConnectionId, Errno, Event, Ring};
 use tracing::{debug, warn};
 
-use crate::clock;
+use crate::clock::{self, Clocks};
+use crate::ended_holds::EndedHolds;
+use crate::inspection::{Inspected, Tally};
 use crate::peer_limit::PeerLimit;
-use crate::shards::{Command, Places};
+use crate::shards::{Command, ShardHandle};
+use moving::Moves;
 
 /// Deadlines that are passed in one turn. A mass of them is worked off in slices, between which
 /// everybody else is served: the kernel hands out what has come in strictly in order and in small
@@ -30,17 +36,21 @@ const DEADLINES_A_TURN: usize = 16;
 /// end that would be never; each session is read once more before it is ended in any case.
 const UNSETTLED_TURNS_MAX: u32 = 8;
 
+/// A deadline that is further away is slept for with an alarm, which is set once in this time at
+/// most; a nearer one with a timeout, which needs no request of its own.
+const FAR: Duration = Duration::from_millis(10);
+
 /// What an event loop needs of its surroundings.
 #[derive(Debug)]
 pub struct Surroundings {
-    /// What it is told.
-    pub inbox: Receiver<Command>,
-    /// The places of its table.
-    pub places: Arc<Places>,
+    /// All event loops of the server, in the order of their numbers.
+    pub shards: Arc<[ShardHandle]>,
     /// Wakes the acceptor when there may be room.
     pub bell: Bell,
     /// The limit of connections from one address, if there is one.
     pub peer_limit: Option<Arc<PeerLimit>>,
+    /// For how many locks it is kept how their last hold ended.
+    pub ended_holds_max: usize,
 }
 
 /// One event loop.
@@ -48,34 +58,54 @@ pub struct Surroundings {
 pub struct Driver {
     ring: Ring,
     engine: Engine,
+    inbox: Receiver<Command>,
     around: Surroundings,
+    clocks: Clocks,
+    /// Which of the loops this is.
+    number: ShardNumber,
+    moves: Moves,
     now: Now,
     unsettled_turns: u32,
     shutting_down: bool,
     /// Places given back in this turn.
     freed: u32,
-    /// Dealt sockets that have lost their descriptor's number in this turn.
-    unnumbered: u32,
+    /// Dealt sockets that have been taken, and have no descriptor any more, in this turn.
+    undealt: u32,
     /// Connections that the ring could not take.
     unattached: HashSet<SessionId>,
     /// Connections that the limit of their peer does not count.
     over_limit: HashSet<SessionId>,
+    ended_holds: EndedHolds,
+    tally: Tally,
 }
 
 impl Driver {
     /// Joins a ring and an engine. Must be called on the ring's thread.
-    pub fn new(ring: Ring, engine: Engine, around: Surroundings) -> Driver {
+    pub fn new(
+        ring: Ring,
+        engine: Engine,
+        inbox: Receiver<Command>,
+        around: Surroundings,
+    ) -> Driver {
+        let shards = u32::try_from(around.shards.len()).expect("as many as there are threads");
+        let mut clocks = Clocks::read();
         Driver {
             ring,
+            number: engine.shard(),
+            ended_holds: EndedHolds::new(around.ended_holds_max),
             engine,
+            inbox,
             around,
-            now: clock::now(),
+            moves: Moves::new(shards),
+            now: clocks.now(),
+            clocks,
             unsettled_turns: 0,
             shutting_down: false,
             freed: 0,
-            unnumbered: 0,
+            undealt: 0,
             unattached: HashSet::new(),
             over_limit: HashSet::new(),
+            tally: Tally::default(),
         }
     }
 
@@ -86,28 +116,47 @@ impl Driver {
     /// If the kernel refuses the ring what it granted at the start.
     pub fn run(mut self) -> io::Result<Engine> {
         loop {
-            let timeout = self.time_to_sleep();
-            self.ring.wait(timeout)?;
+            self.sleep()?;
             // Read after the wait: a lease restarts when its heartbeat is read, or a little later.
-            self.now = clock::now();
+            self.now = self.clocks.now();
+            self.tally.turns += 1;
             self.take_in();
             self.pass_deadlines();
             self.carry_out();
             self.publish();
-            if self.shutting_down && self.engine.sessions() == 0 {
+            if self.shutting_down && self.everybody_is_gone() {
+                // They may not have been awake to see it.
+                self.around.shards.iter().for_each(ShardHandle::wake);
                 return Ok(self.engine);
             }
         }
     }
 
-    fn time_to_sleep(&mut self) -> Option<Duration> {
-        let wake_at = self.engine.wake_at(self.now)?;
-        Some(wake_at.since(clock::monotonic()))
+    /// Sleeps until something has come in, or a deadline may have passed.
+    fn sleep(&mut self) -> io::Result<()> {
+        let Some(wake_at) = self.engine.wake_at(self.now) else {
+            return self.ring.wait(None);
+        };
+        if wake_at.since(self.now.instant) > FAR {
+            self.ring.set_alarm(Duration::from_nanos(wake_at.as_nanos()));
+            return self.ring.wait(None);
+        }
+        self.ring.wait(Some(wake_at.since(clock::monotonic())))
+    }
+
+    /// Whether no loop has a connection, nor one on its way to another.
+    fn everybody_is_gone(&self) -> bool {
+        self.around.shards.iter().all(|shard| shard.places().taken() == 0)
+    }
+
+    fn shard(&self, number: ShardNumber) -> &ShardHandle {
+        &self.around.shards[number as usize]
     }
 
     fn take_in(&mut self) {
         let now = self.now;
         while let Some(event) = self.ring.next_event() {
+            self.tally.events += 1;
             match event {
                 Event::Received { id, bytes } => {
                     let session = session_of(id);
@@ -128,7 +177,12 @@ impl Driver {
                     self.fail(session_of(id), error);
                 }
                 Event::Closed { id } => self.forget(session_of(id)),
-                Event::Woken => self.read_inbox(),
+                Event::Detached { id, socket } => self.send(session_of(id), socket.0),
+                Event::DetachFailed { id, error } => self.fail_to_send(session_of(id), error),
+                Event::Woken => {
+                    self.read_inbox();
+                    self.send_off();
+                }
             }
         }
     }
@@ -164,10 +218,28 @@ impl Driver {
     }
 
     fn read_inbox(&mut self) {
-        while let Ok(command) = self.around.inbox.try_recv() {
+        while let Ok(command) = self.inbox.try_recv() {
             match command {
                 Command::Connection { socket, peer, refusal } => {
                     self.connect(socket, peer, refusal);
+                }
+                Command::Ask(question) => {
+                    question.put_to(Inspected {
+                        engine: &mut self.engine,
+                        now: self.now,
+                        ended_holds: &self.ended_holds,
+                        tally: self.tally,
+                    });
+                }
+                Command::StopGranting => self.engine.stop_granting(),
+                Command::Adopt { socket, departure, from } => {
+                    self.adopt(socket, &departure, from);
+                }
+                Command::PlacesWanted { from, count } => self.note_wanted(from, count),
+                Command::PlaceKept { at } => self.use_place(at),
+                Command::PlaceReturned { from, still_wanted } => {
+                    self.freed += 1;
+                    self.note_wanted(from, still_wanted);
                 }
                 Command::ShutDown => {
                     self.shutting_down = true;
@@ -178,29 +250,36 @@ impl Driver {
     }
 
     fn connect(&mut self, socket: OwnedFd, peer: SocketAddr, refusal: Option<ErrorCode>) {
-        let session = self
-            .engine
-            .connect(peer.into(), self.now)
-            .expect("the acceptor deals only what there is a place for");
-        let attached = self.ring.attach(connection_of(session), socket);
-        self.unnumbered += 1;
+        self.undealt += 1;
+        let session = self.new_session(peer.into());
         if refusal.is_some() {
             self.over_limit.insert(session);
         }
-        match (attached, refusal) {
-            (Ok(()), None) => self.read(session),
-            (Ok(()), Some(code)) => {
-                debug!(%peer, "one connection too many from this address");
-                self.engine.refuse(session, code, self.now);
-                self.read(session);
-            }
-            (Err(error), _) => {
-                // For want of memory: the connection is closed, the server goes on.
-                warn!(%peer, "cannot take a connection: {error}");
-                self.unattached.insert(session);
-                self.engine.disconnected(session, self.now);
-            }
+        if !self.attach(session, socket) {
+            return;
         }
+        if let Some(code) = refusal {
+            debug!(%peer, "one connection too many from this address");
+            self.engine.refuse(session, code, self.now);
+        }
+        self.read(session);
+    }
+
+    fn new_session(&mut self, peer: PeerAddress) -> SessionId {
+        let session = self.engine.connect(peer, self.now);
+        session.expect("who sends a connection has taken a place for it")
+    }
+
+    /// Puts a session's socket into the ring. For want of memory it may fail: then the connection
+    /// is closed, and the server goes on.
+    fn attach(&mut self, session: SessionId, socket: OwnedFd) -> bool {
+        let attached = self.ring.attach(connection_of(session), socket);
+        if let Err(error) = &attached {
+            warn!("cannot take a connection: {error}");
+            self.unattached.insert(session);
+            self.engine.disconnected(session, self.now);
+        }
+        attached.is_ok()
     }
 
     fn pass_deadlines(&mut self) {
@@ -228,13 +307,20 @@ impl Driver {
                 Effect::ShutdownWrite(session) => {
                     self.ring.shutdown_write(connection_of(session));
                 }
+                Effect::Move { session, to } => self.move_to(session, to),
+                Effect::GiveBackPlace { at } => self.give_back_place(at),
                 Effect::Close(session) if self.unattached.remove(&session) => {
                     self.forget(session);
                 }
                 Effect::Close(session) => self.ring.close(connection_of(session)),
             }
         }
+        self.report_changes();
+    }
+
+    fn report_changes(&mut self) {
         while let Some(change) = self.engine.poll_change() {
+            self.ended_holds.note(&change, self.now);
             let (lock, peer, token) = (&*change.lock, change.peer, change.token.get());
             match change.what {
                 Ownership::Granted { wait } => {
@@ -247,14 +333,19 @@ impl Driver {
         }
     }
 
-    /// Tells the acceptor what room there is.
+    /// Tells the others what room there is.
     fn publish(&mut self) {
+        self.keep_freed_places();
         let counts = self.engine.counts();
         let claimed = counts.connections - counts.connections_unclaimed;
         let claimed = u32::try_from(claimed).expect("no more than places");
         let freed = std::mem::take(&mut self.freed);
-        let unnumbered = std::mem::take(&mut self.unnumbered);
-        if self.around.places.publish(freed, unnumbered, claimed) {
+        let undealt = std::mem::take(&mut self.undealt);
+        let shard = self.shard(self.number);
+        if undealt > 0 {
+            shard.has_taken_dealt(undealt);
+        }
+        if shard.places().publish(freed, claimed) || undealt > 0 {
             self.around.bell.ring();
         }
     }

@@ -40,11 +40,17 @@ impl Fatal {
     }
 }
 
-/// One line, whatever went into it: control characters, and those that turn the direction of
-/// writing, are escaped.
 impl Display for Fatal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.line.chars() {
+        escaped(&self.line).fmt(f)
+    }
+}
+
+/// One line, whatever went into it: control characters, and those that turn the direction of
+/// writing, are escaped.
+pub(crate) fn escaped(line: &str) -> impl Display {
+    fmt::from_fn(|f| {
+        for c in line.chars() {
             // A quote or a backslash, which would be escaped as well, makes two characters.
             if c.is_control() || c.escape_debug().count() > 2 {
                 c.escape_debug().fmt(f)?;
@@ -53,7 +59,7 @@ impl Display for Fatal {
             }
         }
         Ok(())
-    }
+    })
 }
 
 impl std::error::Error for Fatal {}

@@ -3,20 +3,25 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`cli`] | the commands beside the server |
 //! | [`config`] | flags, environment, defaults |
 //! | [`driver`] | the event loop |
 //! | [`shards`], [`peer_limit`] | the loops as seen from outside; who may have a place in them |
+//! | [`inspection`], [`ended_holds`] | questions that a loop answers, and what it keeps for them |
 //! | [`listener`], `passed_listener` | the listening socket and what accepted ones inherit |
-//! | [`control`] | the control plane: signals, the clock's watch, shutting down |
+//! | [`control`] | the control plane: signals, probes and metrics, the admin API, shutting down |
 //! | [`clock`], [`descriptors`], [`logging`], [`fatal`] | what the machine gives, and what if not |
 //! | `sys` | descriptors that the process was started with |
 
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod control;
 pub mod descriptors;
 pub mod driver;
+pub mod ended_holds;
 pub mod fatal;
+pub mod inspection;
 pub mod listener;
 pub mod logging;
 mod passed_listener;
@@ -26,6 +31,7 @@ pub mod shards;
 mod sys;
 
 use std::env;
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -39,9 +45,13 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode, Fatal> {
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    if let Some(code) = cli::run_command(&arguments) {
+        return Ok(code);
+    }
     let signals = signals::catch()
         .map_err(|error| Fatal::dead_end(format_args!("cannot catch signals: {error}")))?;
-    match config::parse(env::args_os().skip(1), |variable| env::var_os(variable))? {
+    match config::parse(arguments, |variable| env::var_os(variable))? {
         Request::Print(text) => {
             let _ = write!(std::io::stdout(), "{text}");
             Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! The listening socket. Accepted sockets inherit its options, so they are set here once.
+//! Listening sockets. Accepted ones inherit the options of theirs, so they are set here once.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -41,7 +41,19 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, Fatal> {
         }
         bound => bound,
     };
-    listener.map_err(|error| Fatal::dead_end(cannot_listen(address, &error)))
+    listener.map_err(|error| Fatal::dead_end(cannot_listen(address, "--listen", &error)))
+}
+
+/// Listens on `address`, which `flag` has chosen, for what is no session: HTTP.
+///
+/// # Errors
+/// A line that names the address and says what to do.
+pub fn listen_for_http(address: SocketAddr, flag: &str) -> Result<TcpListener, Fatal> {
+    let listener = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| Fatal::dead_end(cannot_listen(address, flag, &error)))
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -85,23 +97,25 @@ fn set_inherited_options(socket: &Socket) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(USER_TIMEOUT))
 }
 
-fn cannot_listen(address: SocketAddr, error: &io::Error) -> String {
+fn cannot_listen(address: SocketAddr, flag: &str, error: &io::Error) -> String {
     let remedy = match error.kind() {
         _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
-            "raise the limit of open files (ulimit -n, LimitNOFILE= of the unit)"
+            return format!(
+                "cannot listen on {address}: {error}; raise the limit of open files (ulimit -n, \
+                 LimitNOFILE= of the unit)"
+            );
         }
         io::ErrorKind::AddrInUse => {
             "another process, perhaps a second monolock, has this address: stop it, or choose \
-             another address with --listen"
+             another address"
         }
         io::ErrorKind::AddrNotAvailable => {
-            "no interface of this machine has this address: choose another one with --listen"
+            "no interface of this machine has this address: choose another one"
         }
         io::ErrorKind::PermissionDenied if (1..1024).contains(&address.port()) => {
-            "ports below 1024 need CAP_NET_BIND_SERVICE: grant it, or choose another port with \
-             --listen"
+            "ports below 1024 need CAP_NET_BIND_SERVICE: grant it, or choose another port"
         }
-        _ => "choose another address with --listen",
+        _ => "choose another address",
     };
-    format!("cannot listen on {address}: {error}; {remedy}")
+    format!("cannot listen on {address}: {error}; {remedy} with {flag}")
 }

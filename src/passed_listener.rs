@@ -1,4 +1,4 @@
-//! A listening socket that whoever started the server has bound already, handed over by systemd's
+//! Listening sockets that whoever started the server has bound already, handed over by systemd's
 //! protocol for socket activation: descriptors from number 3 on, and three variables that say for
 //! which process they are, how many, and what each is called.
 //!
@@ -16,35 +16,61 @@ use socket2::{Protocol, Socket, Type};
 use crate::fatal::Fatal;
 use crate::{listener, sys};
 
-/// The name of the socket for clients; systemd has it from `FileDescriptorName=`.
-const PROTOCOL_NAME: &str = "protocol";
+/// What the sockets are for, by the names that systemd has from `FileDescriptorName=`.
+const NAMES: [&str; 3] = ["protocol", "ops", "admin"];
+const PROTOCOL: usize = 0;
+const OPS: usize = 1;
+const ADMIN: usize = 2;
 
 /// The number of the first passed descriptor: those below are stdin, stdout and stderr.
 const FIRST: RawFd = 3;
 
-/// More than this nobody passes to a server with one protocol.
+/// More than this nobody passes to a server with a few ports.
 const COUNT_MAX: usize = 64;
 
-/// The listener for clients that was passed to this process, if one was.
+/// The sockets that were passed to this process.
+#[derive(Debug, Default)]
+pub(crate) struct Passed {
+    /// For clients.
+    pub(crate) protocol: Option<TcpListener>,
+    /// For the ops endpoints.
+    pub(crate) ops: Option<TcpListener>,
+    /// For the admin API.
+    pub(crate) admin: Option<TcpListener>,
+}
+
+/// Takes what was passed.
 ///
 /// # Errors
-/// A line that says what is wrong with what was passed.
-pub(crate) fn take(
-    environment: impl Fn(&str) -> Option<OsString>,
-) -> Result<Option<TcpListener>, Fatal> {
+/// A line that says what is wrong with it.
+pub(crate) fn take(environment: impl Fn(&str) -> Option<OsString>) -> Result<Passed, Fatal> {
     let variable = |name| environment(name).map(|value| value.to_string_lossy().into_owned());
     let pid = process::id();
     let names = names(pid, &variable).map_err(Fatal::dead_end)?;
-    let Some(number) = protocol_socket(&names).map_err(Fatal::dead_end)? else {
-        return Ok(None);
-    };
+    let numbers = numbers(&names).map_err(Fatal::dead_end)?;
+    let mut passed = Passed::default();
+    if let Some(number) = numbers[PROTOCOL] {
+        let socket = take_socket(number)?;
+        listener::adopt(&socket).map_err(|error| wrong(number, error))?;
+        passed.protocol = Some(socket.into());
+    }
+    passed.ops = numbers[OPS].map(take_http_listener).transpose()?;
+    passed.admin = numbers[ADMIN].map(take_http_listener).transpose()?;
+    Ok(passed)
+}
+
+fn take_http_listener(number: RawFd) -> Result<TcpListener, Fatal> {
+    let socket = take_socket(number)?;
+    socket.set_nonblocking(true).map_err(|error| wrong(number, error))?;
+    Ok(socket.into())
+}
+
+fn take_socket(number: RawFd) -> Result<Socket, Fatal> {
     let passed = sys::take_inherited(number).map_err(|error| wrong(number, error))?;
     let Some(passed) = passed else {
         return Err(wrong(number, "no descriptor has this number"));
     };
-    let socket = listening_tcp(passed).map_err(|what| wrong(number, what))?;
-    listener::adopt(&socket).map_err(|error| wrong(number, error))?;
-    Ok(Some(socket.into()))
+    listening_tcp(passed).map_err(|what| wrong(number, what))
 }
 
 fn wrong(number: RawFd, what: impl std::fmt::Display) -> Fatal {
@@ -83,25 +109,29 @@ fn names(
     Ok(names)
 }
 
-/// Which descriptor is the socket for clients.
-fn protocol_socket(names: &[String]) -> Result<Option<RawFd>, String> {
-    match names {
-        [] => Ok(None),
-        [name] if name == PROTOCOL_NAME || is_unnamed(name) => Ok(Some(FIRST)),
-        [_] | [_, _, ..] => {
-            if let Some(unknown) = names.iter().find(|name| *name != PROTOCOL_NAME) {
+/// Which descriptor is for what, in the order of [`NAMES`]. One that is alone and has no name of
+/// its own is for clients.
+fn numbers(names: &[String]) -> Result<[Option<RawFd>; NAMES.len()], String> {
+    let mut numbers = [None; NAMES.len()];
+    for (number, name) in (FIRST..).zip(names) {
+        let purpose = match NAMES.iter().position(|known| name == known) {
+            Some(purpose) => purpose,
+            None if names.len() == 1 && is_unnamed(name) => PROTOCOL,
+            None => {
                 return Err(format!(
-                    "LISTEN_FDNAMES: there is no use for a descriptor called {unknown:?}: the one \
-                     for clients is called {PROTOCOL_NAME:?} (FileDescriptorName=)"
+                    "LISTEN_FDNAMES: there is no use for a descriptor called {name:?}: give it one \
+                     of the names {NAMES:?} (FileDescriptorName=)"
                 ));
             }
-            let count = names.len();
-            Err(format!(
-                "LISTEN_FDS: {count} sockets for clients were passed, and only one can be used: \
-                 pass one, [::]:7070 takes IPv4 and IPv6"
-            ))
+        };
+        if numbers[purpose].replace(number).is_some() {
+            return Err(format!(
+                "LISTEN_FDS: more than one socket called {name:?} was passed, and only one can be \
+                 used: pass one, an address such as [::]:7070 takes IPv4 and IPv6"
+            ));
         }
     }
+    Ok(numbers)
 }
 
 /// Whether nobody chose this name: systemd's own are the socket unit's name, and "unknown".
@@ -128,15 +158,15 @@ fn listening_tcp(passed: OwnedFd) -> Result<Socket, String> {
 mod tests {
     use super::*;
 
-    fn chosen(variables: &[(&str, &str)]) -> Result<Option<RawFd>, String> {
+    fn chosen(variables: &[(&str, &str)]) -> Result<[Option<RawFd>; 3], String> {
         let variable = |name: &'static str| {
             let (_, value) = variables.iter().find(|(variable, _)| *variable == name)?;
             Some((*value).to_owned())
         };
-        names(42, &variable).and_then(|names| protocol_socket(&names))
+        names(42, &variable).and_then(|names| numbers(&names))
     }
 
-    fn chosen_of(count: &str, names: &str) -> Result<Option<RawFd>, String> {
+    fn chosen_of(count: &str, names: &str) -> Result<[Option<RawFd>; 3], String> {
         chosen(&[("LISTEN_PID", "42"), ("LISTEN_FDS", count), ("LISTEN_FDNAMES", names)])
     }
 
@@ -150,16 +180,23 @@ mod tests {
             &[("LISTEN_PID", ""), ("LISTEN_FDS", "1")],
             &[("LISTEN_PID", "42"), ("LISTEN_FDS", "0")],
         ] {
-            assert_eq!(chosen(variables), Ok(None), "{variables:?}");
+            assert_eq!(chosen(variables), Ok([None; 3]), "{variables:?}");
         }
     }
 
     #[test]
     fn the_socket_for_clients_is_called_protocol_or_has_no_name_of_its_own() {
         for names in ["protocol", "", "unknown", "monolock.socket"] {
-            assert_eq!(chosen_of("1", names), Ok(Some(3)), "{names:?}");
+            assert_eq!(chosen_of("1", names), Ok([Some(3), None, None]), "{names:?}");
         }
-        assert_eq!(chosen(&[("LISTEN_PID", "42"), ("LISTEN_FDS", "1")]), Ok(Some(3)));
+        assert_eq!(chosen(&[("LISTEN_PID", "42"), ("LISTEN_FDS", "1")]), Ok([Some(3), None, None]));
+    }
+
+    #[test]
+    fn each_name_has_its_purpose_in_any_order() {
+        assert_eq!(chosen_of("1", "ops"), Ok([None, Some(3), None]));
+        assert_eq!(chosen_of("2", "ops:protocol"), Ok([Some(4), Some(3), None]));
+        assert_eq!(chosen_of("3", "admin:ops:protocol"), Ok([Some(5), Some(4), Some(3)]));
     }
 
     #[test]
@@ -174,6 +211,8 @@ mod tests {
             ("1", "http", "LISTEN_FDNAMES"),
             ("2", "protocol:http", "LISTEN_FDNAMES"),
             ("2", "protocol:protocol", "LISTEN_FDS"),
+            ("3", "ops:protocol:ops", "LISTEN_FDS"),
+            ("2", "protocol:unknown", "LISTEN_FDNAMES"),
             ("2", "", "LISTEN_FDNAMES"),
         ] {
             let line = chosen_of(count, names).expect_err("wrong");

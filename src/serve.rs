@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::panic;
 use std::process::{self, ExitCode};
@@ -11,9 +12,10 @@ use std::thread;
 
 use monolock_core::engine::{Engine, EngineConfig};
 use monolock_core::fencing::TokenMint;
+use monolock_core::shard_map::ShardMap;
 use monolock_ring::{Acceptor, Bell, Ring, SetupError};
 use tokio::sync::mpsc::UnboundedSender;
-use tracing::{error, info};
+use tracing::error;
 
 use crate::config::Config;
 use crate::control::signals::Caught;
@@ -21,11 +23,8 @@ use crate::control::{self, Event, Server};
 use crate::driver::{Driver, Surroundings};
 use crate::fatal::Fatal;
 use crate::peer_limit::PeerLimit;
-use crate::shards::{Places, RoundRobin, ShardHandle};
-use crate::{clock, listener, logging, passed_listener};
-
-/// Event loops. One for now; everything outside them takes a list.
-const SHARDS: usize = 1;
+use crate::shards::{RoundRobin, ShardHandle, share_descriptors, spare_descriptors};
+use crate::{clock, ended_holds, listener, logging, passed_listener};
 
 /// The ids of a ring's requests have this many bits for a connection's place.
 const PLACES_MAX: u64 = 1 << 24;
@@ -61,10 +60,12 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     clock::wall_clock().map_err(Fatal::dead_end)?;
     let descriptors_max = monolock_ring::raise_descriptor_limit();
     let passed = passed_listener::take(|variable| env::var_os(variable))?;
-    let listener = match passed {
+    let listener = match passed.protocol {
         Some(listener) => listener,
         None => listener::listen(config.listen)?,
     };
+    let ops = http_listener(passed.ops, config.ops_listen, "--ops-listen")?;
+    let admin = http_listener(passed.admin, config.admin_listen, "--admin-listen")?;
     let address = listener.local_addr().map_err(no("the listener's address"))?;
     let bell = Bell::new().map_err(no("an eventfd"))?;
     let peer_limit = config.sessions_per_peer_max.map(|max| Arc::new(PeerLimit::new(max)));
@@ -72,56 +73,99 @@ fn start(config: &Config, signals: Caught) -> Result<Server, Fatal> {
     let mint = Arc::new(TokenMint::new());
 
     let places_max = u32::try_from(descriptors_max.min(PLACES_MAX)).expect("limited");
-    let hash_key = hash_key()?;
-    let shards = (0..SHARDS)
+    let shard_map = ShardMap::new(config.shards, random_key()?);
+    let engine = EngineConfig {
+        sessions_max: places_max,
+        io_timeout: config.io_timeout,
+        lease_max_ms: config.lease_max_ms,
+        hash_key: random_key()?,
+    };
+    let (shards, posts): (Vec<_>, Vec<_>) = (0..config.shards.get())
         .map(|number| {
-            let parts = ShardParts {
-                engine: EngineConfig {
-                    sessions_max: places_max,
-                    io_timeout: config.io_timeout,
-                    lease_max_ms: config.lease_max_ms,
-                    hash_key,
-                },
-                mint: Arc::clone(&mint),
-                bell: bell.clone(),
-                peer_limit: peer_limit.clone(),
-                tell: tell.clone(),
-            };
-            start_shard(number, parts)
+            let engine = Engine::of_shard(number, shard_map, engine, Arc::clone(&mint));
+            start_shard(engine, places_max, tell.clone())
         })
-        .collect::<Result<Vec<_>, _>>()?;
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .unzip();
+    let shards: Arc<[ShardHandle]> = shards.into();
+    // Every loop has opened by now what it has to.
+    let descriptors_left = share_descriptors(&shards, spare_descriptors(descriptors_max));
+    let ended_holds_max = if admin.is_some() { ended_holds::LOCKS_MAX } else { 0 };
+    for post in posts {
+        post.take_up(Surroundings {
+            shards: Arc::clone(&shards),
+            bell: bell.clone(),
+            peer_limit: peer_limit.clone(),
+            ended_holds_max,
+        });
+    }
 
-    signals
-        .tell(move |request| {
-            // Nobody listens any more only when the process is about to end.
-            let _ = tell.send(Event::Signal(request));
-        })
-        .map_err(no("a thread for signals"))?;
-    let dealer = RoundRobin::new(shards.clone(), peer_limit, descriptors_max);
+    tell_of_signals(signals, tell.clone())?;
+    let dealer = RoundRobin::new(Arc::clone(&shards), peer_limit, descriptors_left);
+    let accept_counts = dealer.counts();
     let acceptor = Acceptor::start(OwnedFd::from(listener), bell, dealer)
         .map_err(no("a thread for accepting"))?;
-    let sessions_max = u64::from(places_max) * SHARDS as u64;
-    info!("listening on {address}, room for {sessions_max} sessions");
-    Ok(Server { shards, acceptor, mint, events })
+    let sessions_max = u64::from(places_max) * u64::from(config.shards.get());
+    Ok(Server {
+        address,
+        sessions_max,
+        shards,
+        shard_map,
+        acceptor,
+        accept_counts,
+        mint,
+        config: config.clone(),
+        events,
+        tell,
+        ops,
+        admin,
+    })
 }
 
-struct ShardParts {
-    engine: EngineConfig,
-    mint: Arc<TokenMint>,
-    bell: Bell,
-    peer_limit: Option<Arc<PeerLimit>>,
-    tell: UnboundedSender<Event>,
+fn tell_of_signals(signals: Caught, tell: UnboundedSender<Event>) -> Result<(), Fatal> {
+    let tell = move |request| {
+        // Nobody listens any more only when the process is about to end.
+        let _ = tell.send(Event::Signal(request));
+    };
+    signals.tell(tell).map_err(no("a thread for signals"))
+}
+
+/// The listener that was passed, or else one of our own, if there is to be one.
+fn http_listener(
+    passed: Option<TcpListener>,
+    address: Option<SocketAddr>,
+    flag: &str,
+) -> Result<Option<TcpListener>, Fatal> {
+    match (passed, address) {
+        (Some(listener), _) => Ok(Some(listener)),
+        (None, Some(address)) => listener::listen_for_http(address, flag).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+/// An event loop that has its ring and waits to be told of its surroundings: of the other loops,
+/// which must have started too.
+struct Post(mpsc::SyncSender<Surroundings>);
+
+impl Post {
+    fn take_up(self, surroundings: Surroundings) {
+        self.0.send(surroundings).expect("an event loop waits for its surroundings");
+    }
 }
 
 /// Starts an event loop and waits until it has its ring, which only its own thread may make.
-fn start_shard(number: usize, parts: ShardParts) -> Result<ShardHandle, Fatal> {
-    let ShardParts { engine, mint, bell, peer_limit, tell } = parts;
-    let places = Arc::new(Places::new(engine.sessions_max));
+fn start_shard(
+    engine: Engine,
+    places_max: u32,
+    tell: UnboundedSender<Event>,
+) -> Result<(ShardHandle, Post), Fatal> {
     let (inbox_sender, inbox) = mpsc::channel();
     let (started, has_started) = mpsc::sync_channel(1);
-    let surroundings = Surroundings { inbox, places: Arc::clone(&places), bell, peer_limit };
+    let (post, surroundings) = mpsc::sync_channel(1);
     let ring_config =
-        monolock_ring::Config { slots: engine.sessions_max, ..monolock_ring::Config::default() };
+        monolock_ring::Config { slots: places_max, ..monolock_ring::Config::default() };
+    let number = engine.shard();
     let body = move || {
         let ring = match Ring::new(&ring_config) {
             Ok(ring) => ring,
@@ -131,7 +175,9 @@ fn start_shard(number: usize, parts: ShardParts) -> Result<ShardHandle, Fatal> {
             }
         };
         let _ = started.send(Ok(ring.waker()));
-        let driver = Driver::new(ring, Engine::new(engine, mint), surroundings);
+        // Nobody tells it when another one could not be started.
+        let Ok(surroundings) = surroundings.recv() else { return };
+        let driver = Driver::new(ring, engine, inbox, surroundings);
         let _ = tell.send(Event::ShardEnded(driver.run().map(Box::new)));
     };
     thread::Builder::new()
@@ -142,15 +188,15 @@ fn start_shard(number: usize, parts: ShardParts) -> Result<ShardHandle, Fatal> {
         .recv()
         .expect("an event loop's thread says how it started")
         .map_err(|error: SetupError| Fatal::dead_end(error))?;
-    Ok(ShardHandle::new(inbox_sender, waker, places))
+    Ok((ShardHandle::new(inbox_sender, waker, places_max), Post(post)))
 }
 
 fn no(what: &str) -> impl FnOnce(io::Error) -> Fatal {
     move |error| Fatal::dead_end(format_args!("cannot get {what}: {error}"))
 }
 
-/// Clients choose the names that are hashed with it, so nobody outside may know it.
-fn hash_key() -> Result<[u8; 16], Fatal> {
+/// For a hash over the names of locks: clients choose them, so nobody outside may know it.
+fn random_key() -> Result<[u8; 16], Fatal> {
     let mut key = [0; 16];
     let mut filled = 0;
     while filled < key.len() {

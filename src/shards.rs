@@ -1,21 +1,27 @@
-//! The server's event loops as everything outside them sees them: a list, also when it has one
-//! entry. Each is a thread with sessions and locks of its own, spoken to through its inbox.
+//! The server's event loops as everything outside them sees them, and each of them the others: a
+//! list, also when it has one entry. Each is a thread with sessions and locks of its own, spoken to
+//! through its inbox.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use monolock_core::engine::Departure;
+use monolock_core::places::Places;
+use monolock_core::shard_map::ShardNumber;
 use monolock_core::time::Instant;
 use monolock_core::wire::ErrorCode;
 use monolock_ring::{Dealer, Waker};
+use tokio::sync::oneshot;
 use tracing::warn;
 
 use crate::clock;
 use crate::descriptors;
+use crate::inspection::{Inspected, Question};
 use crate::peer_limit::PeerLimit;
 
 /// What an event loop can be told.
@@ -30,7 +36,40 @@ pub enum Command {
         /// The connection is one too many: this is what it is to be told.
         refusal: Option<ErrorCode>,
     },
-    /// Tell every session that the server shuts down, and end when all are gone.
+    /// A question about its sessions and locks.
+    Ask(Question),
+    /// Grant no lock to anybody any more, and go on serving.
+    StopGranting,
+    /// A connection comes from another loop, since its lock belongs here; a place was taken for it.
+    Adopt {
+        /// Its socket.
+        socket: OwnedFd,
+        /// Its claim.
+        departure: Departure,
+        /// The loop that it comes from.
+        from: ShardNumber,
+    },
+    /// So many connections wait in that loop for places here.
+    PlacesWanted {
+        /// The loop where they wait.
+        from: ShardNumber,
+        /// How many there are now.
+        count: u32,
+    },
+    /// A place in that loop is kept for a connection that waits here.
+    PlaceKept {
+        /// Where the place is.
+        at: ShardNumber,
+    },
+    /// A place that was taken here is not needed.
+    PlaceReturned {
+        /// The loop that had it.
+        from: ShardNumber,
+        /// How many connections wait there for a place here.
+        still_wanted: u32,
+    },
+    /// Tell every session that the server shuts down, and end when all are gone, here and in all
+    /// other loops.
     ShutDown,
 }
 
@@ -39,13 +78,33 @@ pub enum Command {
 pub struct ShardHandle {
     inbox: mpsc::Sender<Command>,
     waker: Waker,
-    places: Arc<Places>,
+    shared: Arc<Shared>,
+}
+
+/// What several threads need to know of an event loop.
+#[derive(Debug)]
+struct Shared {
+    places: Places,
+    numbered: NumberedSockets,
+}
+
+/// Sockets that are open under a number of the process's own, because they are on their way into an
+/// event loop's ring: the process may have a limited number of those.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct NumberedSockets {
+    /// Dealt to this loop and not yet in its ring.
+    dealt: AtomicU32,
+    /// How many more this loop may send to others now.
+    may_leave: AtomicU32,
 }
 
 impl ShardHandle {
-    /// A handle to the loop that reads `inbox` and is woken by `waker`.
-    pub fn new(inbox: mpsc::Sender<Command>, waker: Waker, places: Arc<Places>) -> ShardHandle {
-        ShardHandle { inbox, waker, places }
+    /// A handle to the loop that reads `inbox`, is woken by `waker` and has so many places.
+    pub fn new(inbox: mpsc::Sender<Command>, waker: Waker, places_max: u32) -> ShardHandle {
+        let shared =
+            Shared { places: Places::new(places_max), numbered: NumberedSockets::default() };
+        ShardHandle { inbox, waker, shared: Arc::new(shared) }
     }
 
     /// Tells the loop something. It is lost if the loop has ended.
@@ -54,58 +113,50 @@ impl ShardHandle {
             self.waker.wake();
         }
     }
-}
 
-/// The places of one event loop's table of connections.
-///
-/// Only the acceptor takes places, one for each connection that it deals; only the loop gives them
-/// back. So a place that the acceptor sees free stays free for it.
-#[derive(Debug)]
-pub struct Places {
-    max: u32,
-    taken: AtomicU32,
-    /// Of those taken, the ones with a claim on a lock.
-    claimed: AtomicU32,
-    /// Accepted sockets that are still open under a number of the process's own.
-    numbered: AtomicU32,
-}
+    /// Asks the loop something, which it answers within one of its next turns: see
+    /// [`Question::new`]. If the loop has ended or ends before, there will be no answer.
+    pub fn ask<A: Send + 'static>(
+        &self,
+        ask: impl FnOnce(Inspected<'_>) -> A + Send + 'static,
+    ) -> oneshot::Receiver<A> {
+        let (question, answered) = Question::new(ask);
+        self.tell(Command::Ask(question));
+        answered
+    }
 
-impl Places {
-    /// All of `max` places are free.
-    pub fn new(max: u32) -> Places {
-        Places {
-            max,
-            taken: AtomicU32::new(0),
-            claimed: AtomicU32::new(0),
-            numbered: AtomicU32::new(0),
+    /// Makes the loop turn once.
+    pub fn wake(&self) {
+        self.waker.wake();
+    }
+
+    /// The places of its table of connections.
+    pub fn places(&self) -> &Places {
+        &self.shared.places
+    }
+
+    /// The loop has taken or dropped so many of the sockets that were dealt to it.
+    pub fn has_taken_dealt(&self, count: u32) {
+        self.shared.numbered.dealt.fetch_sub(count, Ordering::SeqCst);
+    }
+
+    /// The loop is about to send a connection to another one, which takes a descriptor: whether it
+    /// may now. If not, it is woken when it may.
+    pub fn begin_to_send(&self) -> bool {
+        let one_less = |may_leave: u32| may_leave.checked_sub(1);
+        let may_leave = &self.shared.numbered.may_leave;
+        may_leave.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
+    }
+
+    /// A connection that the loop has sent is in the other one's ring, or was not sent after all.
+    pub fn has_sent(&self) {
+        if self.shared.numbered.may_leave.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.waker.wake();
         }
     }
 
-    /// Whether a connection may take a place. Those that have not sent their ACQUIRE never get the
-    /// last third of what is free of claims, so that silent connections never have every place.
-    fn has_room(&self) -> bool {
-        let taken = self.taken.load(Ordering::SeqCst);
-        let claimed = self.claimed.load(Ordering::SeqCst).min(taken);
-        let unclaimed_max = u64::from(self.max - claimed) * 2;
-        taken < self.max && u64::from(taken - claimed) < unclaimed_max.div_ceil(3)
-    }
-
-    fn take(&self) {
-        self.taken.fetch_add(1, Ordering::SeqCst);
-        self.numbered.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// The loop has `freed` connections less, has put `unnumbered` dealt sockets into its ring's
-    /// table or has dropped them, and `claimed` of the connections that it has are claims. Returns
-    /// whether that is news, and there may be room where there was none.
-    pub fn publish(&self, freed: u32, unnumbered: u32, claimed: u32) -> bool {
-        if freed == 0 && unnumbered == 0 && claimed == self.claimed.load(Ordering::SeqCst) {
-            return false;
-        }
-        self.claimed.store(claimed, Ordering::SeqCst);
-        self.taken.fetch_sub(freed, Ordering::SeqCst);
-        self.numbered.fetch_sub(unnumbered, Ordering::SeqCst);
-        true
+    fn dealt(&self) -> u32 {
+        self.shared.numbered.dealt.load(Ordering::SeqCst)
     }
 }
 
@@ -117,60 +168,95 @@ const RESERVED_PART: u64 = 8;
 
 /// Sockets on their way from the acceptor into a ring's table. More would only wait there instead
 /// of in the kernel's queue.
-const NUMBERED_MAX: u32 = 1024;
+const DEALT_MAX: u32 = 1024;
+
+/// Sockets on their way from one event loop to others. More would only wait there instead of in the
+/// ring that they come from.
+const LEAVING_MAX: u64 = 256;
+
+/// How many descriptors there are for connections, in a process that may have so many and that has
+/// already opened what it needs for itself.
+pub fn spare_descriptors(descriptors_max: u64) -> u64 {
+    let reserved = RESERVED_DESCRIPTORS.min(descriptors_max / RESERVED_PART);
+    descriptors_max.saturating_sub(descriptors::open() + reserved)
+}
+
+/// Shares out descriptors. Each event loop may have some of them under way to others; what is left,
+/// which is returned, is for connections that are accepted.
+pub fn share_descriptors(shards: &[ShardHandle], spare: u64) -> u64 {
+    if let [_] = shards {
+        return spare.max(1);
+    }
+    let count = shards.len() as u64;
+    let leaving_max = (spare / 2 / count).clamp(1, LEAVING_MAX);
+    for shard in shards {
+        let may_leave = u32::try_from(leaving_max).expect("clamped");
+        shard.shared.numbered.may_leave.store(may_leave, Ordering::SeqCst);
+    }
+    spare.saturating_sub(leaving_max * count).max(1)
+}
 
 /// A failing accept is said once in this time, with how often it has failed so far.
 const WARNING_PERIOD: Duration = Duration::from_secs(1);
 
+/// What became of the connections that wanted to come in.
+#[derive(Debug, Default)]
+pub struct AcceptCounts {
+    /// Accepted.
+    pub accepted: AtomicU64,
+    /// Not accepted, for what the kernel said or for want of descriptors.
+    pub errors: AtomicU64,
+}
+
 /// Deals accepted connections round robin to the event loops that have room.
 #[derive(Debug)]
 pub struct RoundRobin {
-    shards: Vec<ShardHandle>,
+    shards: Arc<[ShardHandle]>,
     next: usize,
     peer_limit: Option<Arc<PeerLimit>>,
     /// How many sockets there are descriptors for.
-    spare_descriptors: u64,
-    /// Accepts that have failed so far.
-    accept_errors: u64,
+    descriptors_max: u64,
+    counts: Arc<AcceptCounts>,
     last_warning: Option<Instant>,
 }
 
 impl RoundRobin {
-    /// Deals to these loops, in a process that may have `descriptors_max` descriptors.
+    /// Deals to these loops; so many sockets may be on their way to them.
     pub fn new(
-        shards: Vec<ShardHandle>,
+        shards: Arc<[ShardHandle]>,
         peer_limit: Option<Arc<PeerLimit>>,
         descriptors_max: u64,
     ) -> RoundRobin {
-        let reserved = RESERVED_DESCRIPTORS.min(descriptors_max / RESERVED_PART);
-        let in_use = descriptors::open() + reserved;
-        let spare_descriptors = descriptors_max.saturating_sub(in_use).max(1);
         RoundRobin {
             shards,
             next: 0,
             peer_limit,
-            spare_descriptors,
-            accept_errors: 0,
+            descriptors_max,
+            counts: Arc::default(),
             last_warning: None,
         }
+    }
+
+    /// What it counts, for others to read.
+    pub fn counts(&self) -> Arc<AcceptCounts> {
+        Arc::clone(&self.counts)
     }
 }
 
 impl Dealer for RoundRobin {
     fn has_room(&mut self) -> io::Result<bool> {
-        let numbered: u32 =
-            self.shards.iter().map(|shard| shard.places.numbered.load(Ordering::SeqCst)).sum();
-        if u64::from(numbered) >= self.spare_descriptors {
+        let dealt: u32 = self.shards.iter().map(ShardHandle::dealt).sum();
+        if u64::from(dealt) >= self.descriptors_max {
             return Err(io::Error::other("the descriptors kept for connections are all in use"));
         }
-        if numbered >= NUMBERED_MAX {
+        if dealt >= DEALT_MAX {
             // Nothing is wanting: the loops are behind, and ring when they have caught up.
             return Ok(false);
         }
         let count = self.shards.len();
         let next = (0..count)
             .map(|step| (self.next + step) % count)
-            .find(|&shard| self.shards[shard].places.has_room());
+            .find(|&shard| self.shards[shard].places().has_room());
         if let Some(next) = next {
             self.next = next;
         }
@@ -178,6 +264,7 @@ impl Dealer for RoundRobin {
     }
 
     fn deal(&mut self, socket: OwnedFd, peer: SocketAddr) {
+        self.counts.accepted.fetch_add(1, Ordering::Relaxed);
         let refusal = match &self.peer_limit {
             Some(limit) if !limit.enter(peer.ip().to_canonical()) => {
                 Some(ErrorCode::TOO_MANY_SESSIONS)
@@ -185,20 +272,18 @@ impl Dealer for RoundRobin {
             _ => None,
         };
         let shard = &self.shards[self.next];
-        shard.places.take();
+        shard.places().take_for_new();
+        shard.shared.numbered.dealt.fetch_add(1, Ordering::SeqCst);
         shard.tell(Command::Connection { socket, peer, refusal });
         self.next = (self.next + 1) % self.shards.len();
     }
 
     fn accept_failed(&mut self, error: &io::Error) {
-        self.accept_errors += 1;
+        let errors = self.counts.errors.fetch_add(1, Ordering::Relaxed) + 1;
         let now = clock::monotonic();
         if self.last_warning.is_none_or(|last| now.since(last) >= WARNING_PERIOD) {
             self.last_warning = Some(now);
-            warn!(
-                errors = self.accept_errors,
-                "cannot accept a connection, will try again: {error}"
-            );
+            warn!(errors, "cannot accept a connection, will try again: {error}");
         }
     }
 }
@@ -209,39 +294,46 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn unclaimed_connections_get_two_thirds_of_what_no_claim_has() {
-        let places = Places::new(9);
-        for _ in 0..6 {
-            assert!(places.has_room());
-            places.take();
-        }
-        assert!(!places.has_room(), "the last third is for claims");
-        places.publish(0, 0, 6);
-        for claimed in 6..9 {
-            assert!(places.has_room(), "with {claimed} claims");
-            places.take();
-            places.publish(0, 0, claimed + 1);
-        }
-        assert!(!places.has_room(), "every place is taken");
-        places.publish(1, 0, 8);
-        assert!(places.has_room());
+    fn handle(places_max: u32) -> ShardHandle {
+        let ring = Ring::new(&monolock_ring::Config::default()).expect("io_uring");
+        let (inbox, _) = mpsc::channel();
+        ShardHandle::new(inbox, ring.waker(), places_max)
     }
 
     #[test]
     fn loops_that_are_behind_are_waited_for_and_want_no_descriptors() {
-        let ring = Ring::new(&monolock_ring::Config::default()).expect("io_uring");
-        let places = Arc::new(Places::new(20_000));
-        let (inbox, _) = mpsc::channel();
-        let shard = ShardHandle::new(inbox, ring.waker(), Arc::clone(&places));
-        let dealer = |descriptors_max| RoundRobin::new(vec![shard.clone()], None, descriptors_max);
-        let mut rich = dealer(20_000);
-        let mut poor = dealer(descriptors::open() + RESERVED_DESCRIPTORS + 100);
+        let shards: Arc<[ShardHandle]> = [handle(20_000), handle(20_000)].into();
+        let dealer = |descriptors_max| RoundRobin::new(Arc::clone(&shards), None, descriptors_max);
+        let (mut rich, mut poor) = (dealer(20_000), dealer(100));
         assert!(rich.has_room().expect("descriptors") && poor.has_room().expect("descriptors"));
-        (0..NUMBERED_MAX).for_each(|_| places.take());
+        shards[1].shared.numbered.dealt.store(DEALT_MAX, Ordering::SeqCst);
         assert!(!rich.has_room().expect("descriptors"), "it waits until the bell is rung");
         assert!(poor.has_room().is_err(), "there is no descriptor to be had");
-        assert!(places.publish(0, NUMBERED_MAX, 0), "the bell is rung");
+        shards[1].has_taken_dealt(DEALT_MAX);
         assert!(rich.has_room().expect("descriptors") && poor.has_room().expect("descriptors"));
+    }
+
+    #[test]
+    fn connections_are_dealt_in_turn_to_loops_that_have_room() {
+        let shards: Arc<[ShardHandle]> = [handle(9), handle(3), handle(9)].into();
+        let mut dealer = RoundRobin::new(Arc::clone(&shards), None, 1000);
+        while dealer.has_room().expect("descriptors") {
+            let (socket, _) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
+            dealer.deal(socket.into(), ([127, 0, 0, 1], 1).into());
+        }
+        let taken: Vec<u32> = shards.iter().map(|shard| shard.places().taken()).collect();
+        assert_eq!(taken, [6, 2, 6], "two thirds of each");
+    }
+
+    #[test]
+    fn a_loop_sends_no_more_at_a_time_than_it_has_descriptors_for() {
+        let shards = [handle(9), handle(9)];
+        assert_eq!(share_descriptors(&shards, 20), 10, "half are for connections that come");
+        assert_eq!((0..100).filter(|_| shards[0].begin_to_send()).count(), 5, "and a quarter each");
+        shards[0].has_sent();
+        assert!(shards[0].begin_to_send() && !shards[0].begin_to_send());
+        assert_eq!(share_descriptors(&shards, 0), 1, "there is always one to go on with");
+        assert_eq!(share_descriptors(&shards, 20_000), 20_000 - 2 * LEAVING_MAX);
+        assert_eq!(share_descriptors(&shards[..1], 20), 20, "nobody leaves the only loop");
     }
 }

@@ -1,6 +1,7 @@
 //! Accepting, when the kernel refuses it. A seccomp filter answers in the kernel's place: it holds
 //! for the thread that sets it and for the acceptor that this thread starts, and for nothing else.
-//! (For a server that is really out of descriptors see `capacity.rs`.)
+//! (For a server that is really out of descriptors see `capacity.rs`, for a server and refusals
+//! that end `process/refused_accepts.rs`.)
 
 use std::collections::BTreeMap;
 use std::io;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use monolock::config::FLAGS;
+use monolock::control::metrics::FAMILIES;
 use monolock_core::effect::ReleaseReason;
 use monolock_core::wire::ErrorCode;
 
@@ -20,6 +21,25 @@ fn every_flag_is_documented_and_nothing_else() {
         .collect();
     let real: Vec<[&str; 3]> =
         FLAGS.iter().map(|flag| [flag.name, flag.variable, flag.default]).collect();
+    assert_eq!(documented, real);
+}
+
+#[test]
+fn every_metric_is_documented_and_nothing_else() {
+    let rows = ["| `monolock_", "| `process_"]
+        .map(|start| table_rows("docs/operations/observability.md", start))
+        .concat();
+    let documented: Vec<[&str; 2]> = rows
+        .iter()
+        .map(|row| {
+            // Labels stand behind the name, and a bar in them is escaped.
+            let (name, rest) = row.trim_start_matches("| `").split_once('`').expect("a name");
+            let kind = rest.split('|').nth(1).expect("a cell").trim();
+            [name.split('{').next().expect("a part"), kind]
+        })
+        .collect();
+    let real: Vec<[&str; 2]> =
+        FAMILIES.iter().map(|family| [family.name, family.kind.as_str()]).collect();
     assert_eq!(documented, real);
 }
 

@@ -1,4 +1,4 @@
-//! A listening socket that was passed to the server by systemd's protocol, without systemd: the
+//! Listening sockets that were passed to the server by systemd's protocol, without systemd: the
 //! test binds it, and a shell gives it the number 3 and the variables their values before it
 //! becomes the server, under the same process number.
 
@@ -15,6 +15,7 @@ use rustix::net::sockopt;
 use rustix::process::Signal;
 
 use harness::client::Client;
+use harness::http;
 use harness::patience::{LONG_LEASE_MS, wait_until};
 use harness::procfs;
 use harness::server::{Launch, Server};
@@ -104,8 +105,9 @@ fn what_is_no_listening_tcp_socket_is_refused_in_one_line() {
 
 #[test]
 fn a_number_that_nothing_was_passed_under_is_refused_in_one_line() {
-    // Nothing came as number 3, so that it is the first that the server itself opens.
-    let finished = Launch::on_loopback().after_shell("export LISTEN_PID=$$ LISTEN_FDS=1").run();
+    // Whatever the tests' own parent has left open there: 3 is the first that the server opens.
+    let words = "exec 3<&-; export LISTEN_PID=$$ LISTEN_FDS=1";
+    let finished = Launch::on_loopback().after_shell(words).run();
     let line = finished.expect_one_line(1);
     assert!(line.contains("no descriptor has this number"), "{line}");
 }
@@ -119,6 +121,7 @@ fn names_and_numbers_without_a_meaning_are_refused_in_one_line() {
         ("LISTEN_FDS=1 LISTEN_FDNAMES=protocol:protocol", "LISTEN_FDNAMES"),
         ("LISTEN_FDS=2 LISTEN_FDNAMES=protocol:smtp; exec 4<&3", "LISTEN_FDNAMES"),
         ("LISTEN_FDS=2 LISTEN_FDNAMES=protocol:protocol; exec 4<&3", "LISTEN_FDS"),
+        ("LISTEN_FDS=2 LISTEN_FDNAMES=ops:ops; exec 4<&3", "LISTEN_FDS"),
         ("LISTEN_FDS=2; exec 4<&3", "LISTEN_FDNAMES"),
     ] {
         let duplicate = listener.try_clone().expect("duplicating a descriptor");
@@ -148,6 +151,20 @@ fn a_passed_listener_gets_the_options_of_an_own_one() {
         let (client, _) = Client::owner(server.address(), "lock", LONG_LEASE_MS);
         assert!(procfs::has_keepalive(server.address(), client.local_address()));
     }
+}
+
+#[test]
+fn a_passed_ops_socket_takes_the_place_of_the_ops_address() {
+    let (listener, address) = bind();
+    let server = Launch::on_loopback()
+        .args(["--ops-listen", "192.0.2.1:9090"])
+        .stdin(listener)
+        .after_shell(&format!("{MOVE_TO_3}; export LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=ops"))
+        .start();
+    assert_eq!(server.ops_address(), address);
+    assert_eq!(http::get(address, "/healthz").status, 200);
+    assert_ne!(server.address(), address);
+    Client::owner(server.address(), "lock", LONG_LEASE_MS);
 }
 
 #[test]

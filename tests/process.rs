@@ -9,6 +9,7 @@
 //! | `logging.rs` | what goes to stderr, and that nobody must read it |
 //! | `restart.rs` | SIGKILL, and the next process after it |
 //! | `quiet.rs` | what must come about when nobody says anything |
+//! | `refused_accepts.rs` | a kernel that refuses to accept for a while |
 //! | `opt_in_limits.rs` | `--max-lease` and `--max-sessions-per-peer` |
 
 mod harness;
@@ -21,6 +22,8 @@ mod logging;
 mod opt_in_limits;
 #[path = "process/quiet.rs"]
 mod quiet;
+#[path = "process/refused_accepts.rs"]
+mod refused_accepts;
 #[path = "process/restart.rs"]
 mod restart;
 #[path = "process/shutdown.rs"]

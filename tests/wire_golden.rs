@@ -402,6 +402,9 @@ impl Dialogue {
                 Effect::ShutdownWrite(id) => self.refused |= id == self.client,
                 Effect::Close(id) => drop(self.engine.forget(id)),
                 Effect::Probe(_) => unreachable!("no time passes"),
+                Effect::Move { .. } | Effect::GiveBackPlace { .. } => {
+                    unreachable!("there is one shard")
+                }
             }
         }
     }

@@ -212,6 +212,9 @@ impl Crowd {
                     Effect::Close(session) => {
                         self.engine.forget(session);
                     }
+                    Effect::Move { .. } | Effect::GiveBackPlace { .. } => {
+                        unreachable!("there is one shard")
+                    }
                 }
             }
             while self.engine.poll_change().is_some() {}

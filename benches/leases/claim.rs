@@ -1,4 +1,5 @@
 //! A claim on a blocking socket.
+#![allow(dead_code, reason = "each bench uses its own part of this module")]
 
 use std::error::Error;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! How late a lease ends, and what a mass of ending leases does to everybody else.
+//! How late a lease ends, alone and beside other load.
 //!
 //! `cargo bench --bench leases`
 //!
@@ -8,7 +8,6 @@
 //! early, or the run fails.
 
 mod claim;
-mod mass;
 mod precision;
 mod quantiles;
 #[path = "../server/subject.rs"]
@@ -42,9 +41,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Box<dyn Error>> {
-    println!("a mass of leases that end in one instant");
-    mass::measure(15_000, 1_000)?;
-    println!("\nhow late leases end, in ms");
+    println!("how late leases end, in ms");
     for beside in [Beside::Nothing, Beside::Heartbeats, Beside::HeartbeatsAndConnections] {
         precision::measure(beside)?;
     }

@@ -13,7 +13,8 @@ impl Spread {
         Spread(values)
     }
 
-    fn quarter(&self, quarter: usize) -> f64 {
+    /// The value that so many quarters of them don't exceed: 2 is the median.
+    pub(crate) fn quarter(&self, quarter: usize) -> f64 {
         self.0[(self.0.len() - 1) * quarter / 4]
     }
 }

@@ -6,6 +6,7 @@ use core::time::Duration;
 use crate::fencing::Token;
 use crate::lock_table::LockName;
 use crate::session::{PeerAddress, SessionId};
+use crate::shard_map::ShardNumber;
 
 /// Something that the driver is to do with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,21 @@ pub enum Effect {
     Probe(SessionId),
     /// Tell the peer that nothing more will be sent, and go on reading.
     ShutdownWrite(SessionId),
+    /// The session's lock belongs to another event loop: take a place there and have the session
+    /// [leave](crate::engine::Engine::leave), or have it
+    /// [wait](crate::engine::Engine::wait_for_place) for one. It may have ended meanwhile
+    /// ([`is_to_move`](crate::engine::Engine::is_to_move)).
+    Move {
+        /// The session.
+        session: SessionId,
+        /// The event loop that owns its lock.
+        to: ShardNumber,
+    },
+    /// A session that had a place in that event loop has ended before it got there.
+    GiveBackPlace {
+        /// Where the place is.
+        at: ShardNumber,
+    },
     /// Close the connection, whatever is under way, then let its place be used again by
     /// [`forget`](crate::engine::Engine::forget).
     Close(SessionId),

@@ -46,6 +46,10 @@ impl fmt::Display for Token {
     }
 }
 
+/// Set in the last token of a mint that gives no more; no token has so many bits before the year
+/// 278,000.
+const SEALED: u64 = 1 << 63;
+
 /// Where all tokens of a server come from, shared by all its event loops.
 #[derive(Debug, Default)]
 pub struct TokenMint {
@@ -58,27 +62,40 @@ impl TokenMint {
         TokenMint { last: AtomicU64::new(0) }
     }
 
-    /// A token larger than every one before, from any thread.
+    /// A token larger than every one before, from any thread; none once the mint is sealed.
     ///
     /// # Panics
-    /// When the 64 bits are used up, which at one grant per nanosecond is 584 years away.
-    pub fn mint(&self, wall_clock: UnixTime) -> Token {
+    /// When 63 bits are used up, which at one grant per nanosecond is 292 years away.
+    pub fn mint(&self, wall_clock: UnixTime) -> Option<Token> {
         let clock = clock_number(wall_clock);
         // A fetch_max would hand the same number to two threads that lose to the same third one.
-        let mut last = self.last.load(Ordering::Relaxed);
+        let mut last = self.last.load(Ordering::SeqCst);
         loop {
-            let next = clock.max(last.checked_add(1).expect("tokens left"));
-            match self.last.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed)
-            {
-                Ok(_) => return Token::new(next).expect("the last token and one is not zero"),
+            if last & SEALED != 0 {
+                return None;
+            }
+            let next = clock.max(last + 1);
+            assert!(next < SEALED, "tokens left");
+            match self.last.compare_exchange_weak(last, next, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => return Token::new(next),
                 Err(newer) => last = newer,
             }
         }
     }
 
+    /// No token is given from now on, on any thread: so that nothing is granted any more once the
+    /// first session was told that the server shuts down.
+    pub fn seal(&self) {
+        self.last.fetch_or(SEALED, Ordering::SeqCst);
+    }
+
     /// The newest token, if there is one.
     pub fn last(&self) -> Option<Token> {
-        Token::new(self.last.load(Ordering::Relaxed))
+        Token::new(self.last_number())
+    }
+
+    fn last_number(&self) -> u64 {
+        self.last.load(Ordering::SeqCst) & !SEALED
     }
 
     /// How many seconds the newest token's time is ahead of the wall clock; zero if it is not.
@@ -86,7 +103,7 @@ impl TokenMint {
     /// While this is positive a restart would break the sequence: the new process would start
     /// from a clock that is behind the old one's tokens.
     pub fn ahead_seconds(&self, wall_clock: UnixTime) -> f64 {
-        let ahead = self.last.load(Ordering::Relaxed).saturating_sub(clock_number(wall_clock));
+        let ahead = self.last_number().saturating_sub(clock_number(wall_clock));
         #[expect(clippy::cast_precision_loss, reason = "a gauge: 53 bits are plenty")]
         {
             ahead as f64 / f64::from(1u32 << TOKEN_FRACTION_BITS)

@@ -11,27 +11,36 @@
 //! | [`waiter_queue`] | the first-in-first-out queue of a lock |
 //! | [`lease_heap`] | whose deadline comes next |
 //! | [`lock_table`] | names to locks; an idle lock is forgotten |
+//! | [`shard_map`] | which event loop owns which lock |
+//! | [`places`] | how connections that move find room in another event loop |
 //! | [`engine`] | all of it together: inputs in, effects out |
 //! | [`effect`] | what the engine asks of its driver, and what it reports |
 //! | [`duration`] | durations as flags take them |
-//! | [`counts`] | what the engine has counted |
-//! | [`snapshot`] | read-only views of locks and queues |
+//! | [`counts`], [`histogram`] | what the engine has counted |
+//! | [`snapshot`] | read-only views of locks, queues and sessions |
+//! | [`glob`] | patterns for names |
 //! | [`claim`] | the client's half: heartbeats, giving up, what the server's frames mean |
+//! | [`backoff`] | how long a client stays away before it tries again |
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+pub mod backoff;
 pub mod claim;
 pub mod counts;
 pub mod duration;
 pub mod effect;
 pub mod engine;
 pub mod fencing;
+pub mod glob;
+pub mod histogram;
 pub mod lease_heap;
 pub mod lock_table;
+pub mod places;
 pub mod session;
+pub mod shard_map;
 pub mod snapshot;
 pub mod time;
 pub mod waiter_queue;

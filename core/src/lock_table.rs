@@ -100,7 +100,7 @@ impl LockTable {
     }
 }
 
-fn hash(key: &HashKey, name: &str) -> u64 {
+pub(crate) fn hash(key: &HashKey, name: &str) -> u64 {
     let mut hasher = SipHasher13::new_with_key(key);
     hasher.write(name.as_bytes());
     hasher.finish()

@@ -74,6 +74,8 @@ impl fmt::Debug for PeerAddress {
 pub(crate) enum Standing {
     /// The ACQUIRE has not come yet, or only a part of it.
     Connected,
+    /// Its lock belongs to another event loop, and so will the connection.
+    Moving,
     /// In the queue.
     Waiting(Links),
     /// Holds the lock, or held it until it was ended.
@@ -109,6 +111,9 @@ pub(crate) enum Phase {
     /// A holder whose peer the kernel gave up on. Nobody has closed the connection, so the lock is
     /// the peer's until the lease ends.
     Unreachable,
+    /// Alive. There is a place for it in another event loop, and its socket is being taken out of
+    /// this one's ring.
+    Leaving,
     /// Ended. Answers, and an ERROR if there is one, are still to be sent.
     Finishing,
     /// Ended, and the ERROR is being sent.
@@ -123,7 +128,10 @@ pub(crate) enum Phase {
 impl Phase {
     /// Whether the session still is a claim.
     pub(crate) const fn is_alive(self) -> bool {
-        matches!(self, Phase::Open | Phase::Probing | Phase::Blocked | Phase::Unreachable)
+        matches!(
+            self,
+            Phase::Open | Phase::Probing | Phase::Blocked | Phase::Unreachable | Phase::Leaving
+        )
     }
 }
 
@@ -152,7 +160,8 @@ pub(crate) struct Session {
     pub(crate) hung_up: bool,
     pub(crate) farewell: Option<Farewell>,
     pub(crate) standing: Standing,
-    /// The lock's place in the lock table; of a connected session, that of its partial first frame.
+    /// The lock's place in the lock table; of a connected session, that of its partial first frame;
+    /// of a moving one, that of what is known of its claim.
     pub(crate) lock_or_frame: u32,
     pub(crate) lease_ms: u32,
     /// When the lease was last restarted.
@@ -196,7 +205,7 @@ impl Session {
     pub(crate) fn token(&self) -> Option<Token> {
         match self.standing {
             Standing::Acquired(token) => Some(token.into()),
-            Standing::Connected | Standing::Waiting(_) => None,
+            Standing::Connected | Standing::Moving | Standing::Waiting(_) => None,
         }
     }
 
@@ -258,6 +267,11 @@ impl SessionTable {
 
     pub(crate) fn at(&self, index: u32) -> Option<&Session> {
         self.sessions.get(index as usize)
+    }
+
+    /// Places that may be in use are below this one.
+    pub(crate) fn places(&self) -> u32 {
+        u32::try_from(self.heap_positions.len()).expect("no more than sessions_max")
     }
 
     pub(crate) fn id(&self, index: u32) -> SessionId {

@@ -77,6 +77,13 @@ impl UnixTime {
     pub const fn subsec_nanos(self) -> u32 {
         self.subsec_nanos
     }
+
+    /// This moment and `duration`, at most the last one that can be told.
+    #[must_use]
+    pub fn after(self, duration: Duration) -> UnixTime {
+        let sum = Duration::new(self.secs, self.subsec_nanos).saturating_add(duration);
+        UnixTime { secs: sum.as_secs(), subsec_nanos: sum.subsec_nanos() }
+    }
 }
 
 /// The present as the caller read it from both clocks.

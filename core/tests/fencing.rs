@@ -21,6 +21,10 @@ fn wall_clock() -> impl Strategy<Value = UnixTime> {
     (secs, subsec_nanos).prop_map(|(secs, subsec_nanos)| UnixTime::new(secs, subsec_nanos))
 }
 
+fn mint(mint: &TokenMint, clock: UnixTime) -> Token {
+    mint.mint(clock).expect("the mint is not sealed")
+}
+
 /// The formula with room to spare: units of 2^-20 s since 1970, rounded down.
 fn clock_number(clock: UnixTime) -> u128 {
     let nanos = u128::from(clock.secs()) * 1_000_000_000 + u128::from(clock.subsec_nanos());
@@ -32,21 +36,21 @@ proptest! {
 
     #[test]
     fn a_token_is_the_clock_or_one_more_than_the_last(clocks in vec(wall_clock(), 1..50)) {
-        let mint = TokenMint::new();
-        prop_assert_eq!(mint.last(), None);
+        let fresh = TokenMint::new();
+        prop_assert_eq!(fresh.last(), None);
         let mut last = 0;
         for clock in clocks {
             let expected = (last + 1).max(clock_number(clock));
-            let token = mint.mint(clock);
+            let token = mint(&fresh, clock);
             prop_assert_eq!(u128::from(token.get()), expected);
-            prop_assert_eq!(mint.last(), Some(token));
+            prop_assert_eq!(fresh.last(), Some(token));
             last = expected;
         }
     }
 
     #[test]
     fn a_grants_unix_second_stands_in_its_token(clock in wall_clock()) {
-        let token = TokenMint::new().mint(clock);
+        let token = mint(&TokenMint::new(), clock);
         prop_assert!(token.unix_secs() == clock.secs() || token.get() == 1);
     }
 
@@ -57,9 +61,9 @@ proptest! {
     ) {
         let old = TokenMint::new();
         for clock in clocks {
-            old.mint(clock);
+            mint(&old, clock);
         }
-        let (last, new) = (old.last().expect("it granted"), TokenMint::new().mint(restart));
+        let (last, new) = (old.last().expect("it granted"), mint(&TokenMint::new(), restart));
         prop_assert_eq!(new > last, clock_number(restart).max(1) > u128::from(last.get()));
         if old.ahead_seconds(restart) > 0.0 {
             prop_assert!(new <= last, "the gauge told that a restart would break the sequence");
@@ -71,25 +75,26 @@ proptest! {
         granted in wall_clock(),
         seen in wall_clock(),
     ) {
-        let mint = TokenMint::new();
-        prop_assert!(mint.ahead_seconds(seen) == 0.0, "nothing was granted");
-        let token = u128::from(mint.mint(granted).get());
+        let fresh = TokenMint::new();
+        prop_assert!(fresh.ahead_seconds(seen) == 0.0, "nothing was granted");
+        let token = u128::from(mint(&fresh, granted).get());
         let ahead = token.saturating_sub(clock_number(seen));
         prop_assert!(ahead < 1 << 53, "a float has room for it");
         let units_per_second = 1_048_576.0;
-        prop_assert_eq!(mint.ahead_seconds(seen), ahead as f64 / units_per_second);
+        prop_assert_eq!(fresh.ahead_seconds(seen), ahead as f64 / units_per_second);
     }
 
     #[test]
     fn tokens_stay_below_53_bits_until_2242(nanos in 0..1_000_000_000u32) {
         let last_second = UnixTime::new(TOKENS_REACH_53_BITS_AT_SECS - 1, nanos);
-        prop_assert!(TokenMint::new().mint(last_second).get() < 1 << 53);
+        prop_assert!(mint(&TokenMint::new(), last_second).get() < 1 << 53);
     }
 }
 
 #[test]
 fn the_formula_by_examples() {
-    let token = |secs, subsec_nanos| TokenMint::new().mint(UnixTime::new(secs, subsec_nanos)).get();
+    let token =
+        |secs, subsec_nanos| mint(&TokenMint::new(), UnixTime::new(secs, subsec_nanos)).get();
     assert_eq!(token(1_786_190_400, 0), 1_872_956_384_870_400);
     assert_eq!(token(1_786_190_400, 953), 1_872_956_384_870_400);
     assert_eq!(token(1_786_190_400, 954), 1_872_956_384_870_401);
@@ -101,24 +106,24 @@ fn the_formula_by_examples() {
 
 #[test]
 fn more_grants_than_a_second_has_room_for_run_ahead_of_the_clock() {
-    let (mint, clock) = (TokenMint::new(), UnixTime::new(1_786_190_400, 0));
+    let (fresh, clock) = (TokenMint::new(), UnixTime::new(1_786_190_400, 0));
     for _ in 0..1 << 20 {
-        assert_eq!(mint.mint(clock).unix_secs(), 1_786_190_400);
+        assert_eq!(mint(&fresh, clock).unix_secs(), 1_786_190_400);
     }
-    assert!(mint.ahead_seconds(clock) < 1.0);
-    assert_eq!(mint.mint(clock).unix_secs(), 1_786_190_401);
-    assert!((mint.ahead_seconds(clock) - 1.0).abs() < f64::EPSILON);
+    assert!(fresh.ahead_seconds(clock) < 1.0);
+    assert_eq!(mint(&fresh, clock).unix_secs(), 1_786_190_401);
+    assert!((fresh.ahead_seconds(clock) - 1.0).abs() < f64::EPSILON);
 }
 
 #[test]
 fn threads_never_get_the_same_token_and_each_sees_its_own_grow() {
     const THREADS: usize = 8;
     const GRANTS: usize = 20_000;
-    let mint = TokenMint::new();
+    let shared = TokenMint::new();
     let grants = |thread: usize| {
         // Clocks that disagree: some threads mostly count on, some mostly jump ahead.
         let secs = |grant: usize| 1_786_190_400 + (grant / 500 * (thread % 3)) as u64;
-        let tokens = (0..GRANTS).map(|grant| mint.mint(UnixTime::new(secs(grant), 0)));
+        let tokens = (0..GRANTS).map(|grant| mint(&shared, UnixTime::new(secs(grant), 0)));
         tokens.collect::<Vec<Token>>()
     };
     let by_thread: Vec<Vec<Token>> = thread::scope(|scope| {
@@ -131,5 +136,27 @@ fn threads_never_get_the_same_token_and_each_sees_its_own_grow() {
     }
     let different: BTreeSet<Token> = by_thread.iter().flatten().copied().collect();
     assert_eq!(different.len(), THREADS * GRANTS);
-    assert_eq!(mint.last(), different.last().copied());
+    assert_eq!(shared.last(), different.last().copied());
+}
+
+#[test]
+fn a_sealed_mint_gives_none_and_remembers_the_last_on_every_thread() {
+    let (shared, clock) = (TokenMint::new(), UnixTime::new(1_786_190_400, 0));
+    let grants = || std::iter::from_fn(|| shared.mint(clock)).collect::<Vec<Token>>();
+    let by_thread: Vec<Vec<Token>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(grants)).collect();
+        while shared.last().is_none() {
+            thread::yield_now();
+        }
+        shared.seal();
+        let last = shared.last();
+        let by_thread = threads.into_iter().map(|thread| thread.join().expect("no panic"));
+        let by_thread = by_thread.collect();
+        assert_eq!(shared.last(), last, "nothing was minted after the seal");
+        by_thread
+    });
+    assert_eq!(by_thread.iter().flatten().max().copied(), shared.last());
+    assert!(shared.ahead_seconds(clock) < 60.0, "the seal is no part of the last token");
+    shared.seal();
+    assert_eq!(shared.mint(clock), None);
 }

@@ -292,7 +292,10 @@ impl World {
             let (Effect::Transmit(id)
             | Effect::Probe(id)
             | Effect::ShutdownWrite(id)
-            | Effect::Close(id)) = effect;
+            | Effect::Close(id)) = effect
+            else {
+                panic!("{effect:?} in a server with one shard")
+            };
             let peer = self.peers.iter_mut().find(|peer| peer.id == id);
             let peer = peer.expect("nothing is asked of who is forgotten");
             assert!(!peer.is_closed, "{effect:?} after the close");
@@ -304,6 +307,7 @@ impl World {
                     peer.is_shut = true;
                 }
                 Effect::Close(_) => peer.is_closed = true,
+                Effect::Move { .. } | Effect::GiveBackPlace { .. } => unreachable!("as seen above"),
             }
         }
         self.ledger.check(&mut self.engine);
@@ -326,7 +330,7 @@ impl World {
         self.ledger.check(&mut self.engine);
         assert_eq!(self.engine.sessions(), 0);
         assert_eq!(self.engine.counts().connections, 0);
-        assert_eq!(self.engine.next_deadline(), None);
+        assert_eq!(self.engine.wake_at(self.now), None);
         assert!(NAMES.iter().all(|name| self.engine.lock(name).is_none()), "idle locks are gone");
     }
 }

@@ -117,6 +117,14 @@ pub struct Finding {
     pub first: Option<(Instant, String)>,
 }
 
+impl Finding {
+    /// One more case.
+    pub fn add(&mut self, at: Instant, text: String) {
+        self.count += 1;
+        self.first.get_or_insert((at, text));
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     who: Who,
@@ -275,6 +283,11 @@ impl Checker {
         }
     }
 
+    /// A resource that checks tokens took a write of a past holder after its successor's.
+    pub fn stale_write_accepted(&mut self, now: Instant, text: String) {
+        self.find(Invariant::StaleWriteAccepted, now, text);
+    }
+
     /// To be called every turn: locks that are vacant for too long raise a suspicion.
     pub fn turn(&mut self, now: Instant) {
         while let Some(&(since, lock)) = self.vacancies.front() {
@@ -416,9 +429,7 @@ impl Checker {
     }
 
     fn find(&mut self, invariant: Invariant, now: Instant, text: String) {
-        let finding = &mut self.findings[invariant as usize];
-        finding.count += 1;
-        finding.first.get_or_insert((now, text));
+        self.findings[invariant as usize].add(now, text);
     }
 }
 

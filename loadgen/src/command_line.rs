@@ -1,5 +1,8 @@
 //! The command line.
 
+mod kills;
+mod pauses;
+
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::num::NonZeroU32;
@@ -24,7 +27,11 @@ const SESSIONS_DEFAULT: &str = "100";
 /// How long it is tried whether somebody listens at one of several addresses.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 const PERCENTILES_DEFAULT: &str = "50,90,99,99.9,99.99,100";
+/// What a run starts for each session that is a process.
+const HOLDER_PROCESS: &str = "holder-process";
 const SESSIONS_MAX: u32 = 4_000_000;
+const HOLD_HELP: &str = "how long a lock is held, or its holder works before it falls silent \
+                         [default: 10ms in steady, the lease in gc-pause, else 0]";
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -33,6 +40,8 @@ pub enum Request {
     Run(Box<Settings>),
     /// Compare results.
     Compare(FilesToCompare),
+    /// Be a session of a run of another process.
+    HoldLock,
     /// Print this and be done.
     Print(String),
 }
@@ -67,6 +76,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, F
             paths: matches.get_many("files").into_iter().flatten().cloned().collect(),
             svg_out_file: matches.get_one("svg-out-file").cloned(),
         })),
+        Some((HOLDER_PROCESS, _)) => Ok(Request::HoldLock),
         Some((name, matches)) => {
             let scenario = Scenario::ALL.into_iter().find(|scenario| scenario.name() == name);
             let scenario = scenario.ok_or_else(|| Failure::usage("no such scenario"))?;
@@ -110,7 +120,9 @@ fn command() -> Command {
         Command::new(scenario.name())
             .about(scenario.about())
             .args(target_args())
-            .args(load_args())
+            .args(load_args(scenario))
+            .args(pauses::args().into_iter().filter(|_| scenario == Scenario::GcPause))
+            .args(kills::args(scenario))
             .args(output_args())
     });
     Command::new("monolock-loadgen")
@@ -125,6 +137,7 @@ fn command() -> Command {
         )
         .subcommands(scenarios)
         .subcommand(compare)
+        .subcommand(Command::new(HOLDER_PROCESS).hide(true))
 }
 
 /// Its value may begin with a hyphen, so that -5 is refused as a value and not as a flag.
@@ -163,14 +176,14 @@ fn target_args() -> [Arg; 3] {
     ]
 }
 
-fn load_args() -> [Arg; 11] {
+fn load_args(scenario: Scenario) -> [Arg; 11] {
     [
         number("sessions", "concurrent sessions").short('c').default_value(SESSIONS_DEFAULT),
         number("locks", "distinct lock names [default: by scenario]").short('L'),
         number("threads", "worker threads, each with a ring; more if sessions need them")
             .short('t')
             .default_value("1"),
-        duration("lease", "lease of every session").short('l').default_value("10s"),
+        duration("lease", "lease of every session").short('l').default_value(scenario.lease()),
         value("rate", "N", "operations a second, open loop; without it the loop is closed")
             .short('R')
             .value_parser(parse_rate),
@@ -179,7 +192,7 @@ fn load_args() -> [Arg; 11] {
             .value_parser(PossibleValuesParser::new(["constant", "poisson"])),
         duration("duration", "measured time").short('d').default_value("10s"),
         duration("warmup", "time under load before it, not recorded").default_value("5s"),
-        duration("hold", "how long a lock is held [default: 10ms in steady, else 0]"),
+        duration("hold", HOLD_HELP),
         duration("ramp", "over how long sessions connect [default: lease/4, at most 10000/s]"),
         value("seed", "N", "what the plan is drawn from [default: drawn, and printed]")
             .value_parser(parse_seed),
@@ -224,7 +237,9 @@ fn settings(scenario: Scenario, matches: &ArgMatches) -> Result<Settings, Failur
         quiet: matches.get_flag("quiet"),
     };
     let expectations = matches.get_many("expect").into_iter().flatten().cloned().collect();
-    Ok(Settings { target, load: load(scenario, matches)?, outputs, expectations })
+    let load = load(scenario, matches)?;
+    let kill_plan = kills::plan(scenario, &target, &load, matches)?;
+    Ok(Settings { target, load, kill_plan, outputs, expectations })
 }
 
 fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
@@ -235,10 +250,14 @@ fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
         .ok_or_else(|| Failure::usage("--lease: from 1ms to 2^32-1 ms, which is 49 days"))?;
     let rate = matches.get_one::<f64>("rate").copied();
     if rate.is_some() && !scenario.takes_rate() {
+        let reason = if scenario.kills_servers() {
+            "--sessions, --locks and --hold: each session acquires, holds and releases in turn"
+        } else {
+            "--sessions and --lease: each session sends about four heartbeats a lease"
+        };
+        let name = scenario.name();
         return Err(Failure::usage(format_args!(
-            "--rate: the rate of {} follows from --sessions and --lease: each session sends about \
-             four heartbeats a lease",
-            scenario.name()
+            "--rate: the rate of {name} follows from {reason}"
         )));
     }
     let locks = matches.get_one::<u32>("locks").copied();
@@ -253,27 +272,18 @@ fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
         return Err(Failure::usage("--duration: must be more than nothing"));
     }
     let hold = matches.get_one::<Duration>("hold").copied();
-    if hold.is_some() && (scenario == Scenario::Handover && rate.is_some() || has_no_hold(scenario))
-    {
+    let is_by_rate = scenario != Scenario::Steady && rate.is_some();
+    if hold.is_some() && (is_by_rate || has_no_hold(scenario)) {
         return Err(Failure::usage(
-            "--hold: only for steady, and for handover without --rate, which says itself when \
-             locks are released",
+            "--hold: only for steady, failover and restart, and for handover and gc-pause without \
+             --rate, which says itself when a lock is released or its holder falls silent",
         ));
     }
     let ramp = matches.get_one::<Duration>("ramp").copied();
-    if ramp.is_some() && !scenario.has_setup() {
-        return Err(Failure::usage(format_args!(
-            "--ramp: the sessions of {} come and go from the beginning",
-            scenario.name()
-        )));
-    }
-    if is_given(matches, "arrivals") && (rate.is_none() || scenario == Scenario::ConnectStorm) {
-        return Err(Failure::usage(
-            "--arrivals: only for steady and handover with --rate; everything else has its own \
-             times",
-        ));
-    }
-    Ok(Load {
+    check_timing(scenario, matches)?;
+    let pauses =
+        (scenario == Scenario::GcPause).then(|| pauses::settings(matches, lease)).transpose()?;
+    let load = Load {
         scenario,
         sessions,
         locks,
@@ -285,15 +295,37 @@ fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
         },
         duration,
         warmup: *one::<Duration>(matches, "warmup"),
-        hold: hold.unwrap_or_else(|| scenario.hold()),
+        hold: hold.unwrap_or_else(|| scenario.hold(lease_ms.get())),
         ramp: ramp.unwrap_or_else(|| scenario.ramp(sessions, lease_ms.get())),
         seed: matches.get_one("seed").copied().unwrap_or_else(|| clock::now().as_nanos() >> 10),
         threads: *one::<u32>(matches, "threads"),
-    })
+        pauses,
+    };
+    pauses::check(&load)?;
+    Ok(load)
+}
+
+/// Refuses what a scenario would take no notice of.
+fn check_timing(scenario: Scenario, matches: &ArgMatches) -> Result<(), Failure> {
+    if is_given(matches, "ramp") && !scenario.has_setup() {
+        return Err(Failure::usage(format_args!(
+            "--ramp: the sessions of {} come and go from the beginning",
+            scenario.name()
+        )));
+    }
+    let is_by_plan = is_given(matches, "rate") && scenario != Scenario::ConnectStorm;
+    if is_given(matches, "arrivals") && !is_by_plan {
+        return Err(Failure::usage(
+            "--arrivals: only with --rate, and not for connect-storm, whose sessions are evenly \
+             spaced",
+        ));
+    }
+    Ok(())
 }
 
 fn has_no_hold(scenario: Scenario) -> bool {
-    !matches!(scenario, Scenario::Steady | Scenario::Handover)
+    let holds = matches!(scenario, Scenario::Steady | Scenario::Handover | Scenario::GcPause);
+    !holds && !scenario.kills_servers()
 }
 
 fn is_given(matches: &ArgMatches, name: &str) -> bool {

@@ -48,6 +48,10 @@ impl Comparison {
             None => "closed loop".to_owned(),
         });
         differ("hold", &|run| format!("{} ms", run.parameters.hold_ms));
+        differ("pauses", &|run| match &run.parameters.pauses {
+            Some(pauses) => pauses.to_string(),
+            None => "none".to_owned(),
+        });
         differ("measured time", &|run| format!("{} ms", run.parameters.duration_ms));
         differ("load generator's threads", &|run| run.parameters.threads.to_string());
         differ("machine", &|run| run.environment.host.clone());
@@ -73,7 +77,9 @@ impl Comparison {
         let scenario = Scenario::ALL.into_iter().find(|candidate| candidate.name() == scenario);
         match scenario {
             Some(Scenario::Handover) => Phase::Handover,
+            Some(Scenario::Failover | Scenario::Restart) => Phase::Recovery,
             Some(Scenario::Steady | Scenario::ConnectStorm) => Phase::Acquire,
+            Some(Scenario::GcPause) => Phase::Takeover,
             Some(Scenario::Heartbeat | Scenario::SlowReader) | None => Phase::Heartbeat,
         }
     }

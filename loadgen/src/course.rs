@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use monolock_core::time::Instant;
 
+use crate::outages::Outages;
+
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// Shared by all threads of a run.
@@ -24,6 +26,8 @@ pub struct Course {
     pub lost: AtomicU64,
     /// Threads that have begun.
     pub started: AtomicU64,
+    /// Failures of servers.
+    pub outages: Outages,
 }
 
 impl Course {
@@ -38,6 +42,7 @@ impl Course {
             recorded: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             started: AtomicU64::new(0),
+            outages: Outages::default(),
         }
     }
 
@@ -72,6 +77,12 @@ impl Course {
     /// Whether measuring is over.
     pub fn is_over(&self, now: Instant) -> bool {
         now.as_nanos() >= self.measured_until.load(Ordering::Relaxed)
+    }
+
+    /// How far into the measured time this is, in nanoseconds; nothing outside it.
+    pub fn measured_nanos(&self, at: Instant) -> Option<u64> {
+        let from = self.measured_from.load(Ordering::Relaxed);
+        self.is_measured(at).then(|| at.as_nanos() - from)
     }
 
     /// Which second of the measured time this is. What comes in after its end is the last second's.

@@ -2,9 +2,11 @@
 //! what the server says, and reports what has happened. What is to be opened and released when is
 //! the scenario's business.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,10 +16,13 @@ use monolock_core::lease_heap::LeaseHeap;
 use monolock_core::time::Instant;
 use monolock_core::wire::{Acquire, HEARTBEAT, encode_acquire};
 use monolock_ring::{ConnectionId, Event, Reading, Ring};
+use socket2::SockRef;
 
-use crate::checker::{Checker, ServerEnd};
+use crate::checker::ServerEnd;
 use crate::clock;
 use crate::course::Course;
+use crate::forwarder::Routes;
+use crate::judges::Judges;
 use crate::lock_names::LockNames;
 use crate::pace::Pace;
 use crate::phase::Phase;
@@ -56,6 +61,8 @@ pub enum Happening {
     Flooded(u32),
     /// A deaf session's flood is stuck.
     Stuck(u32),
+    /// A session that has been silent still has its claim.
+    Survived(u32),
 }
 
 /// What a drive was made for.
@@ -73,6 +80,8 @@ pub struct DriveConfig {
     pub source: Source,
     /// Whether connecting is recorded before measuring begins.
     pub counts_setup: bool,
+    /// Which server each connection leads to, if there are several.
+    pub routes: Option<Routes>,
 }
 
 /// The last release of a lock, for timing how long it takes to change hands.
@@ -80,6 +89,15 @@ pub struct DriveConfig {
 struct Release {
     intended: Instant,
     begun: Instant,
+}
+
+/// A session that is silent, or was and hasn't heard from the server since.
+#[derive(Debug, Default)]
+struct Sleeper {
+    /// What came meanwhile, from receives that were under way.
+    bytes: Vec<u8>,
+    end: Option<Loss>,
+    woken_at: Option<Instant>,
 }
 
 /// What a receive has made of a claim, kept until the bytes are given back.
@@ -101,8 +119,8 @@ pub struct Drive {
     pub sessions: SessionTable,
     /// What is recorded.
     pub recorder: Recorder,
-    /// The judge.
-    pub checker: Checker,
+    /// The judges.
+    pub judges: Judges,
     /// What happened, in order, until the scenario takes it.
     pub happenings: VecDeque<Happening>,
     /// Sessions that ended unasked, by reason.
@@ -118,9 +136,14 @@ pub struct Drive {
     pace: Pace,
     source: Source,
     names: LockNames,
+    routes: Option<Routes>,
+    /// By place, where a session's connection comes from, if there are routes.
+    local_addresses: Vec<Option<SocketAddr>>,
     lease_ms: NonZeroU32,
     releases: Vec<Option<Release>>,
     heard: Vec<Heard>,
+    /// By their places.
+    sleepers: HashMap<u32, Sleeper>,
     frame: Vec<u8>,
     /// What was received last.
     answer: Vec<u8>,
@@ -138,7 +161,7 @@ impl Drive {
             course,
             sessions: SessionTable::new(config.sessions_max, config.lease_ms),
             recorder: Recorder::new(config.counts_setup),
-            checker: Checker::new(config.locks),
+            judges: Judges::new(config.locks, config.routes.is_some()),
             happenings: VecDeque::new(),
             losses: BTreeMap::new(),
             own_limits: BTreeMap::new(),
@@ -149,9 +172,12 @@ impl Drive {
             pace: Pace::new(config.lease_ms),
             source: config.source,
             names: config.names,
+            routes: config.routes,
+            local_addresses: Vec::new(),
             lease_ms: config.lease_ms,
             releases: vec![None; locks],
             heard: Vec::new(),
+            sleepers: HashMap::new(),
             frame: Vec::new(),
             answer: Vec::new(),
             unix_now: Duration::ZERO,
@@ -164,12 +190,13 @@ impl Drive {
         self.opened < OPENED_A_TURN && self.sessions.has_room()
     }
 
-    /// Opens a session: connects and asks for the lock.
+    /// Opens a session: connects and asks for the lock. Returns its place, unless no connection
+    /// could be begun.
     ///
     /// # Panics
     /// Unless [`Drive::may_open`].
-    pub fn open(&mut self, lock: u32, intended: Instant) {
-        self.open_with(lock, intended, None);
+    pub fn open(&mut self, lock: u32, intended: Instant) -> Option<u32> {
+        self.open_with(lock, intended, None)
     }
 
     /// Opens a session that will not read much.
@@ -177,7 +204,12 @@ impl Drive {
         self.open_with(lock, intended, Some(DEAF_BUFFER_BYTES));
     }
 
-    fn open_with(&mut self, lock: u32, intended: Instant, buffer_bytes: Option<usize>) {
+    fn open_with(
+        &mut self,
+        lock: u32,
+        intended: Instant,
+        buffer_bytes: Option<usize>,
+    ) -> Option<u32> {
         assert!(self.may_open(), "it is asked before");
         self.opened += 1;
         let begun = clock::now();
@@ -185,15 +217,16 @@ impl Drive {
             Ok(socket) => socket,
             Err(error) => {
                 self.connect_failed(&error, lock, intended);
-                return;
+                return None;
             }
         };
         let index = self.sessions.open(lock, intended, begun);
+        self.note_local_address(index, &socket);
         let id = self.sessions.connection(index);
         if let Err(error) = self.ring.attach(id, socket) {
             self.sessions.free(index);
             self.connect_failed(&ConnectError::Descriptors(error), lock, intended);
-            return;
+            return None;
         }
         self.frame.clear();
         let name = self.names.name(lock);
@@ -206,6 +239,28 @@ impl Drive {
         self.ring.read(id, Reading::Stream);
         self.course.open.fetch_add(1, Ordering::Relaxed);
         self.schedule(index);
+        Some(index)
+    }
+
+    fn note_local_address(&mut self, index: u32, socket: &OwnedFd) {
+        if self.routes.is_none() {
+            return;
+        }
+        let place = index as usize;
+        if self.local_addresses.len() <= place {
+            self.local_addresses.resize(place + 1, None);
+        }
+        let address = SockRef::from(socket).local_addr();
+        self.local_addresses[place] = address.ok().and_then(|address| address.as_socket());
+    }
+
+    /// The first answer of a session has come: which server gave it?
+    fn note_server(&mut self, index: u32) {
+        let server = self.routes.as_ref().map_or(0, |routes| {
+            let address = self.local_addresses[index as usize].expect("a socket has an address");
+            routes.server_of(address).expect("a route is noted before a byte is forwarded")
+        });
+        self.judges.answered(self.sessions.who(index), server);
     }
 
     fn connect_failed(&mut self, error: &ConnectError, lock: u32, intended: Instant) {
@@ -230,7 +285,7 @@ impl Drive {
     /// wants to hear first is released a little later.
     pub fn release(&mut self, index: u32, intended: Instant, now: Instant) {
         let who = self.sessions.who(index);
-        if self.checker.is_witness(who) {
+        if self.judges.is_witness(who) {
             self.sessions.at(index).release_at = now.after(SEND_PATIENCE);
             self.schedule(index);
             return;
@@ -240,7 +295,7 @@ impl Drive {
         if session.is_holding() {
             self.releases[lock as usize] = Some(Release { intended, begun: now });
         }
-        self.checker.released(lock, who, now);
+        self.judges.released(lock, who, now, now);
         self.close(index);
     }
 
@@ -250,7 +305,7 @@ impl Drive {
         let session = self.sessions.at(index);
         session.stage = Stage::Deaf;
         let lock = session.lock;
-        self.checker.released(lock, who, now);
+        self.judges.released(lock, who, now, now);
         self.ring.read(self.sessions.connection(index), Reading::Off);
         self.schedule(index);
     }
@@ -273,6 +328,36 @@ impl Drive {
         self.recorder.record_if(self.course.is_measured(now), Phase::Cutoff, timing);
     }
 
+    /// From here on a session is one of a process that doesn't run: it reads nothing, sends nothing
+    /// and doesn't look at the clock.
+    pub fn fall_silent(&mut self, index: u32) {
+        let session = self.sessions.at(index);
+        session.stage = Stage::Silent;
+        // If a heartbeat is in flight, its time would be the sleeper's and not the server's.
+        session.heartbeat_due = Instant::NEVER;
+        self.sleepers.insert(index, Sleeper::default());
+        self.ring.read(self.sessions.connection(index), Reading::Off);
+        self.schedule(index);
+    }
+
+    /// A silent session's process runs again. It reads what has come, and then looks at the clock:
+    /// `Survived`, or `Lost` and `Closed`, follow.
+    pub fn wake(&mut self, index: u32, now: Instant) {
+        self.sessions.at(index).stage = Stage::Waking;
+        let id = self.sessions.connection(index);
+        let sleeper = self.sleepers.entry(index).or_default();
+        sleeper.woken_at = Some(now);
+        let (bytes, end) = (std::mem::take(&mut sleeper.bytes), sleeper.end);
+        self.receive(index, &bytes, now);
+        if let Some(loss) = end {
+            self.cut(index, loss, now);
+        }
+        if self.sessions.at(index).stage == Stage::Waking {
+            self.ring.read(id, Reading::Stream);
+            self.deadlines.change(&mut self.sessions, index, now.after(SEND_PATIENCE));
+        }
+    }
+
     /// Counts a session of the setup that stands now, or has failed to. Says whether it is one.
     pub fn count_settled(&mut self, happening: Happening) -> bool {
         let is_first = match happening {
@@ -280,7 +365,10 @@ impl Drive {
                 self.sessions.at(index).settle()
             }
             Happening::Failed(_) => true,
-            Happening::Closed(_) | Happening::Flooded(_) | Happening::Stuck(_) => false,
+            Happening::Closed(_)
+            | Happening::Flooded(_)
+            | Happening::Stuck(_)
+            | Happening::Survived(_) => false,
         };
         if is_first {
             self.course.settled.fetch_add(1, Ordering::Relaxed);
@@ -320,8 +408,8 @@ impl Drive {
                 _ => break,
             }
         }
-        self.checker.turn(now);
-        for who in self.checker.take_questions() {
+        self.judges.turn(now);
+        for who in self.judges.take_questions() {
             let Some(session) = self.sessions.find(who) else {
                 continue;
             };
@@ -375,11 +463,19 @@ impl Drive {
     fn take_in(&mut self, now: Instant) {
         while let Some(event) = self.ring.next_event() {
             match event {
-                Event::Received { id, bytes } => {
-                    self.answer.clear();
-                    self.answer.extend_from_slice(bytes);
-                    self.receive(id.index, now);
-                }
+                Event::Received { id, bytes } => match self.sessions.at(id.index).stage {
+                    Stage::Open | Stage::Waking => {
+                        self.answer.clear();
+                        self.answer.extend_from_slice(bytes);
+                        let at = self.arrived_at(id.index, now);
+                        listen(&mut self.sessions, &mut self.heard, id.index, &self.answer, at);
+                        self.take_heard(now);
+                    }
+                    Stage::Silent => {
+                        self.sleepers.entry(id.index).or_default().bytes.extend_from_slice(bytes);
+                    }
+                    Stage::Deaf | Stage::Closing | Stage::Free => {}
+                },
                 Event::EndOfStream { id } => self.cut(id.index, Loss::EndOfStream, now),
                 Event::ReceiveFailed { id, .. } => self.cut(id.index, Loss::Disconnected, now),
                 Event::SendFailed { id, error } => {
@@ -400,31 +496,23 @@ impl Drive {
                     self.course.open.fetch_sub(1, Ordering::Relaxed);
                     self.happenings.push_back(Happening::Closed(id.index));
                 }
+                Event::Detached { .. } | Event::DetachFailed { .. } => {
+                    unreachable!("nothing is detached")
+                }
                 Event::Silent { .. } | Event::Woken => {}
             }
         }
     }
 
-    fn receive(&mut self, index: u32, now: Instant) {
+    /// When what was received last arrived. A session that was silent knows only when it reads.
+    fn arrived_at(&mut self, index: u32, now: Instant) -> Instant {
         let session = self.sessions.at(index);
-        if session.stage != Stage::Open {
-            return;
-        }
-        let arrived_at = self.ring.arrived_at().map_or(now, |stamp| {
-            let arrived_at = now.before(self.unix_now.saturating_sub(stamp));
-            // The wall clock that it was stamped with may have been set meanwhile.
-            if arrived_at < session.claim.sent_at() { now } else { arrived_at }
-        });
-        let mut bytes = self.answer.as_slice();
-        loop {
-            let before = session.claim.standing();
-            let Some(news) = session.claim.receive(&mut bytes, arrived_at) else {
-                break;
-            };
-            let confirmed_at = session.claim.confirmed_at();
-            self.heard.push(Heard { index, before, news, confirmed_at, arrived_at });
-        }
-        self.take_heard(now);
+        let Some(stamp) = self.ring.arrived_at().filter(|_| session.stage == Stage::Open) else {
+            return now;
+        };
+        let arrived_at = now.before(self.unix_now.saturating_sub(stamp));
+        // The wall clock that it was stamped with may have been set meanwhile.
+        if arrived_at < session.claim.sent_at() { now } else { arrived_at }
     }
 
     fn sent(&mut self, index: u32, now: Instant) {
@@ -463,9 +551,18 @@ impl Drive {
         if !session.is_alive() {
             return;
         }
+        if session.stage == Stage::Silent {
+            self.sleepers.entry(index).or_default().end.get_or_insert(loss);
+            return;
+        }
         let before = session.claim.standing();
         session.claim.end(loss);
         self.lose(index, before, loss, now);
+    }
+
+    fn receive(&mut self, index: u32, bytes: &[u8], now: Instant) {
+        listen(&mut self.sessions, &mut self.heard, index, bytes, now);
+        self.take_heard(now);
     }
 
     fn take_heard(&mut self, now: Instant) {
@@ -486,7 +583,9 @@ impl Drive {
         let who = self.sessions.who(index);
         let session = self.sessions.at(index);
         let timing = Timing { intended: session.intended, begun: session.begun, done };
-        self.checker.queued(session.lock, who, now);
+        let lock = session.lock;
+        self.note_server(index);
+        self.judges.queued(lock, who, now);
         self.record_connect(index, done);
         self.recorder.record(Phase::Acquire, timing, &self.course);
         self.happenings.push_back(Happening::Queued(index));
@@ -505,7 +604,11 @@ impl Drive {
         if self.course.is_measured(now) {
             self.grants += 1;
         }
-        self.checker.granted(lock, who, token, session.begun, now);
+        self.recorder.grant(now, &self.course);
+        if heard.before == Standing::Asking {
+            self.note_server(index);
+        }
+        self.judges.granted(lock, who, token, timing.begun, now);
         let release = self.releases[lock as usize].take();
         if heard.before == Standing::Queued {
             self.recorder.record(Phase::Wait, timing, &self.course);
@@ -536,7 +639,16 @@ impl Drive {
             }
             self.course.recorded.fetch_add(1, Ordering::Relaxed);
         }
-        self.checker.confirmed(who, heard.confirmed_at, now);
+        // An answer to what was sent before its sleep doesn't say where it stands now.
+        if session.stage == Stage::Waking
+            && let Some(sleeper) = self.sleepers.get(&heard.index)
+            && sleeper.woken_at.is_some_and(|woken_at| heard.confirmed_at >= woken_at)
+        {
+            session.stage = Stage::Open;
+            self.sleepers.remove(&heard.index);
+            self.happenings.push_back(Happening::Survived(heard.index));
+        }
+        self.judges.confirmed(who, heard.confirmed_at, now);
         self.schedule(heard.index);
     }
 
@@ -545,21 +657,25 @@ impl Drive {
         let who = self.sessions.who(index);
         let session = self.sessions.at(index);
         let (lock, intended) = (session.lock, session.intended);
-        let is_deaf = session.stage == Stage::Deaf;
+        let believed_until = now.min(session.claim.give_up_at());
+        let stage = session.stage;
         let end = ServerEnd {
             loss,
             confirmed_at: session.claim.confirmed_at(),
             lease_ends_no_earlier_than: session.claim.lease_ends_no_earlier_than(),
         };
-        if !is_deaf {
+        if stage != Stage::Deaf {
             match loss {
                 // We end it, and the server may not have noticed anything.
-                Loss::Silence => self.checker.released(lock, who, now),
-                _ => self.checker.ended(lock, who, end, now),
+                Loss::Silence => self.judges.released(lock, who, believed_until, now),
+                _ => self.judges.ended(lock, who, end, believed_until, now),
             }
             if before == Standing::Asking {
                 self.record_connect(index, Instant::NEVER);
             }
+        }
+        // Whoever was silent has its own silence to blame.
+        if !matches!(stage, Stage::Deaf | Stage::Waking) {
             let (phase, failed_at) = match before {
                 Standing::Asking => (Phase::Acquire, intended),
                 Standing::Queued => (Phase::Wait, now),
@@ -570,6 +686,7 @@ impl Drive {
             *self.losses.entry(text).or_default() += 1;
             self.course.lost.fetch_add(1, Ordering::Relaxed);
         }
+        self.sleepers.remove(&index);
         self.happenings.push_back(Happening::Lost(index));
         self.close(index);
     }
@@ -590,7 +707,26 @@ impl Drive {
     }
 }
 
-fn describe_loss(before: Standing, loss: Loss, reason: &[u8]) -> String {
+/// Makes of bytes that arrived then what they mean for a claim.
+fn listen(
+    sessions: &mut SessionTable,
+    heard: &mut Vec<Heard>,
+    index: u32,
+    mut bytes: &[u8],
+    arrived_at: Instant,
+) {
+    let claim = &mut sessions.at(index).claim;
+    loop {
+        let before = claim.standing();
+        let Some(news) = claim.receive(&mut bytes, arrived_at) else {
+            return;
+        };
+        let confirmed_at = claim.confirmed_at();
+        heard.push(Heard { index, before, news, confirmed_at, arrived_at });
+    }
+}
+
+pub(crate) fn describe_loss(before: Standing, loss: Loss, reason: &[u8]) -> String {
     let when = match before {
         Standing::Asking => "before the first answer",
         Standing::Queued => "in the queue",

@@ -5,28 +5,42 @@
 //! |---|---|
 //! | [`command_line`], [`settings`], [`scenario`], [`expectation`] | what a run is told |
 //! | [`plan`], [`random`], [`pace`] | what is to happen when, drawn from the seed |
-//! | [`run`], [`worker`], [`course`] | a run and its threads |
+//! | [`run`], [`worker`], [`course`], [`busy_time`] | a run and its threads |
 //! | [`script`] | what the scenarios do |
 //! | [`drive`], [`session`], [`source`], [`lock_names`] | sessions on a ring |
-//! | [`checker`], [`guard`] | the judge, and a resource that checks tokens |
-//! | [`phase`], [`recorder`] | what is timed |
+//! | [`checker`], [`judges`], [`succession`] | the judge, and one for servers that take over |
+//! | [`guard`] | a resource that checks tokens |
+//! | [`pause_plan`], [`silence`], [`resource`] | holders that fall silent, and what they write to |
+//! | [`holder_process`] | sessions that are processes, and can be stopped |
+//! | [`phase`], [`mark`], [`recorder`] | what is timed, and what explains it |
 //! | [`results`], [`summary`], [`report`] | what comes out |
 //! | [`comparison`] | several results side by side |
-//! | [`preflight`], [`server_process`], [`procfs`], `sys` | the server: asked, started, looked at |
+//! | [`preflight`], [`server_process`], [`procfs`], `sys` | a server: asked, started, looked at |
+//! | [`subject`], [`conductor`], [`kill_plan`], [`outages`] | servers that fail, and when |
+//! | [`forwarder`], [`staged_clock`] | what leads to them, and clocks that are wrong |
 //! | [`clock`], [`duration`], [`failure`], [`plain_text`] | time, ends, and what is printed |
 
+pub mod busy_time;
 pub mod checker;
 pub mod clock;
 pub mod command_line;
 pub mod comparison;
+pub mod conductor;
 pub mod course;
 pub mod drive;
 pub mod duration;
 pub mod expectation;
 pub mod failure;
+pub mod forwarder;
 pub mod guard;
+pub mod holder_process;
+pub mod judges;
+pub mod kill_plan;
 pub mod lock_names;
+pub mod mark;
+pub mod outages;
 pub mod pace;
+pub mod pause_plan;
 pub mod phase;
 pub mod plain_text;
 pub mod plan;
@@ -35,6 +49,7 @@ pub mod procfs;
 pub mod random;
 pub mod recorder;
 pub mod report;
+pub mod resource;
 pub mod results;
 pub mod run;
 pub mod scenario;
@@ -42,7 +57,11 @@ pub mod script;
 pub mod server_process;
 pub mod session;
 pub mod settings;
+pub mod silence;
 pub mod source;
+pub mod staged_clock;
+pub mod subject;
+pub mod succession;
 pub mod summary;
 mod sys;
 pub mod worker;
@@ -68,6 +87,7 @@ pub fn main() -> ExitCode {
         Ok(Request::Print(text)) => print(&text).map(|()| Verdict::Fine),
         Ok(Request::Run(settings)) => load(&settings),
         Ok(Request::Compare(comparison)) => compare(&comparison),
+        Ok(Request::HoldLock) => holder_process::run(),
         Err(failure) => Err(failure),
     };
     verdict

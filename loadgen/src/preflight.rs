@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
+use monolock_core::fencing::Token;
 use monolock_core::wire::{
     Acquire, ErrorClass, ErrorCode, ServerFrame, decode_server, encode_acquire,
 };
@@ -46,7 +47,7 @@ pub enum PreflightError {
     },
 }
 
-/// Asks for one lock, and leaves.
+/// Asks for one lock, and leaves. Returns the token, if it was granted at once.
 ///
 /// # Errors
 /// One line that says what is there instead of a server.
@@ -54,7 +55,7 @@ pub fn preflight(
     address: SocketAddr,
     name: &str,
     lease_ms: NonZeroU32,
-) -> Result<(), PreflightError> {
+) -> Result<Option<Token>, PreflightError> {
     let unreachable = |source| PreflightError::Unreachable { address, source };
     let foreign = |what: String| PreflightError::Foreign { address, what };
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(unreachable)?;
@@ -75,7 +76,8 @@ pub fn preflight(
                 }
                 return Err(foreign(format!("answers a good ACQUIRE with ERROR {code}")));
             }
-            Ok(Some(_)) => return Ok(()),
+            Ok(Some((ServerFrame::Acquired(token), _))) => return Ok(Some(token)),
+            Ok(Some((ServerFrame::Waiting, _))) => return Ok(None),
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {

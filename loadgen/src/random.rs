@@ -32,12 +32,18 @@ impl Random {
         u32::try_from(scaled >> 32).expect("below a u32")
     }
 
+    /// A number from 0 to 1, that one left out.
+    pub fn fraction(&mut self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
+        let fraction = (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        fraction
+    }
+
     /// The time to the next event of a Poisson process, in units of its mean.
     pub fn exponential(&mut self) -> f64 {
-        // 53 bits, and never zero, whose logarithm there isn't.
-        #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
-        let uniform = ((self.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        -uniform.ln()
+        // One step up, so that it is never zero, whose logarithm there isn't.
+        let step = f64::EPSILON / 2.0;
+        -(self.fraction() + step).ln()
     }
 }
 

@@ -2,14 +2,19 @@
 //! second.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io;
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use monolock_core::time::Instant;
 
 use crate::course::Course;
+use crate::mark::{Mark, MarkKind};
 use crate::phase::Phase;
+use crate::resource::{Author, Written};
+use crate::results::Fencing;
 
 /// Values are nanoseconds; less than a microsecond isn't told apart.
 const LOWEST_NANOS: u64 = 1_000;
@@ -17,6 +22,12 @@ const LOWEST_NANOS: u64 = 1_000;
 const HIGHEST_NANOS: u64 = 10_000_000_000;
 /// Values are kept to one part in a thousand.
 const DIGITS: u8 = 3;
+
+/// Grants are counted in steps of this: fine enough to see how long nobody was granted anything.
+pub const GRANTS_STEP_MS: u64 = 100;
+
+/// One thread keeps so many marks, and counts the rest.
+const MARKS_MAX: usize = 100_000;
 
 /// An empty histogram of nanoseconds.
 pub fn histogram() -> Histogram<u64> {
@@ -51,7 +62,8 @@ pub struct PhaseRecord {
 }
 
 impl PhaseRecord {
-    fn new() -> PhaseRecord {
+    /// Nothing is recorded.
+    pub fn new() -> PhaseRecord {
         PhaseRecord {
             corrected: histogram(),
             uncorrected: histogram(),
@@ -60,12 +72,25 @@ impl PhaseRecord {
         }
     }
 
+    /// Records what nobody could begin later than intended.
+    pub fn add_time(&mut self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.corrected.saturating_record(nanos);
+        self.uncorrected.saturating_record(nanos);
+    }
+
     /// Takes in what another thread has recorded.
     pub fn add(&mut self, other: &PhaseRecord) {
         const GROWS: &str = "the histograms grow as needed";
         self.corrected.add(&other.corrected).expect(GROWS);
         self.uncorrected.add(&other.uncorrected).expect(GROWS);
         self.errors += other.errors;
+    }
+}
+
+impl Default for PhaseRecord {
+    fn default() -> PhaseRecord {
+        PhaseRecord::new()
     }
 }
 
@@ -89,6 +114,14 @@ pub struct Recorder {
     pub seconds: Vec<Second>,
     /// How much later than intended things were begun.
     pub slip: Histogram<u64>,
+    /// Grants of the measured time, in steps of [`GRANTS_STEP_MS`].
+    pub grants: Vec<u64>,
+    /// What explains the rest, in the order of time.
+    pub marks: Vec<Mark>,
+    /// Marks for which there was no room.
+    pub marks_left_out: u64,
+    /// Silent holders, and what became of writes to the guarded resource.
+    pub fencing: Fencing,
     /// What happens before measuring counts too: the scenario has a setup, and this is it.
     counts_setup: bool,
     second: Option<u64>,
@@ -101,6 +134,10 @@ impl Recorder {
             phases: BTreeMap::new(),
             seconds: Vec::new(),
             slip: histogram(),
+            grants: Vec::new(),
+            marks: Vec::new(),
+            marks_left_out: 0,
+            fencing: Fencing::default(),
             counts_setup,
             second: None,
         }
@@ -122,7 +159,7 @@ impl Recorder {
             return;
         }
         let Timing { intended, begun, done } = timing;
-        let record = self.phases.entry(phase).or_insert_with(PhaseRecord::new);
+        let record = self.phases.entry(phase).or_default();
         let nanos = nanos_since(done, intended);
         record.corrected.saturating_record(nanos);
         record.uncorrected.saturating_record(nanos_since(done, begun));
@@ -133,7 +170,69 @@ impl Recorder {
     pub fn fail(&mut self, phase: Phase, intended: Instant, course: &Course) {
         let is_setup = self.counts_setup && matches!(phase, Phase::Connect | Phase::Acquire);
         if is_setup || course.is_measured(intended) {
-            self.phases.entry(phase).or_insert_with(PhaseRecord::new).errors += 1;
+            self.phases.entry(phase).or_default().errors += 1;
+        }
+    }
+
+    /// Counts what should have come to its end and hasn't. None is worth telling too.
+    pub fn miss(&mut self, phase: Phase, count: u64) {
+        self.phases.entry(phase).or_default().errors += count;
+    }
+
+    /// Counts a grant of the measured time.
+    pub fn grant(&mut self, now: Instant, course: &Course) {
+        let Some(nanos) = course.measured_nanos(now) else {
+            return;
+        };
+        let step = usize::try_from(nanos / (GRANTS_STEP_MS * 1_000_000)).unwrap_or(usize::MAX);
+        if self.grants.len() <= step {
+            self.grants.resize(step + 1, 0);
+        }
+        self.grants[step] += 1;
+    }
+
+    /// Notes a moment of the measured time.
+    pub fn mark(&mut self, at: Instant, kind: MarkKind, label: impl Display, course: &Course) {
+        if !course.is_measured(at) {
+            return;
+        }
+        if self.marks.len() < MARKS_MAX {
+            self.marks.push(Mark { at, kind, label: label.to_string() });
+        } else {
+            self.marks_left_out += 1;
+        }
+    }
+
+    /// Notes what became of a write of `whose`, such as `lock 3, session 1`. Returns the words for
+    /// a stale one that was taken.
+    pub fn write(
+        &mut self,
+        whose: &str,
+        author: Author,
+        written: Written,
+        at: Instant,
+        course: &Course,
+    ) -> Option<String> {
+        let own = author.token;
+        self.fencing.writes += 1;
+        match written {
+            Written::Taken => None,
+            Written::Refused => {
+                self.fencing.stale_refused += 1;
+                let label = format!("{whose}, its write with token {own}");
+                self.mark(at, MarkKind::Refusal, label, course);
+                None
+            }
+            Written::TakenOver(newer) => {
+                self.fencing.stale_accepted += 1;
+                let newer = newer.token;
+                let words = format!("{whose}, its write with token {own} over one with {newer}");
+                self.mark(at, MarkKind::Corruption, &words, course);
+                if self.fencing.first_accepted.is_empty() {
+                    self.fencing.first_accepted.clone_from(&words);
+                }
+                Some(words)
+            }
         }
     }
 

@@ -2,9 +2,11 @@
 //! these alone, so that they can be made of a file as well.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,9 +15,11 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::duration;
 use crate::plain_text;
 
-/// The version of the file's format. It changes when a reader of the old one would be misled.
+/// The version of the file's format. It changes when a reader of the old one would be misled. What
+/// is only added has a default, so that older files are read on.
 pub const FORMAT_VERSION: u32 = 1;
 
 const NANOS_PER_MS: f64 = 1e6;
@@ -31,6 +35,21 @@ pub struct Results {
     pub parameters: Parameters,
     /// The timed parts of the claims' lives.
     pub phases: Vec<PhaseResult>,
+    /// What became of the writes of those that had lost their lock, if there were any.
+    #[serde(default)]
+    pub fencing: Option<Fencing>,
+    /// Grants in the course of time.
+    #[serde(default)]
+    pub grants: Grants,
+    /// Moments that explain the rest, in the order of time.
+    #[serde(default)]
+    pub marks: Vec<MarkResult>,
+    /// Marks for which there was no room.
+    #[serde(default)]
+    pub marks_left_out: u64,
+    /// Failures of servers, and what came after them.
+    #[serde(default)]
+    pub outages: Vec<OutageResult>,
     /// What it cost the server, if it was started for the run.
     pub server: Option<ServerShare>,
     /// What it cost the load generator.
@@ -97,6 +116,72 @@ pub struct Parameters {
     pub hold_ms: f64,
     /// Over how long sessions were connected.
     pub ramp_ms: u64,
+    /// What was done to servers.
+    #[serde(default)]
+    pub kills: Option<Kills>,
+    /// How holders fell silent, in the scenario that is about that.
+    #[serde(default)]
+    pub pauses: Option<PauseParameters>,
+}
+
+/// What a run was told about silent holders, and what they write to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PauseParameters {
+    /// The shortest silence.
+    pub shortest_ms: f64,
+    /// The longest.
+    pub longest_ms: f64,
+    /// Sessions were processes, and stopped by a signal.
+    pub are_real: bool,
+    /// From one write of a holder to the next.
+    pub write_every_ms: f64,
+    /// `memory`, `SQLite` or `PostgreSQL`.
+    pub resource: String,
+    /// It checked tokens.
+    pub is_fenced: bool,
+}
+
+/// In the words of the report.
+impl fmt::Display for PauseParameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |ms: f64| duration::show(Duration::from_secs_f64(ms / 1e3));
+        let how = if self.are_real { "by SIGSTOP, a process each" } else { "simulated" };
+        let fenced = if self.is_fenced { "" } else { ", WITHOUT FENCING" };
+        write!(
+            f,
+            "{} to {}, {how}; writes every {} to {}{fenced}",
+            show(self.shortest_ms),
+            show(self.longest_ms),
+            show(self.write_every_ms),
+            self.resource
+        )
+    }
+}
+
+/// What was done to the servers of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kills {
+    /// From one failure to the next.
+    pub every_ms: u64,
+    /// `kill`, `stop`, `term`: what the ways were drawn from.
+    pub ways: Vec<String>,
+    /// Who took over; nobody if servers were started again in their place.
+    pub standby: Option<StandbyParameters>,
+    /// By how much clocks were set, and when.
+    pub clock_step_ms: Option<(i64, u64)>,
+}
+
+/// A standby, and how it took over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandbyParameters {
+    /// From a failure to its taking over.
+    pub takeover_after_ms: u64,
+    /// From SIGSTOP to SIGCONT.
+    pub wake_after_ms: u64,
+    /// Whether old connections were broken first.
+    pub is_fenced: bool,
+    /// How much its clock was ahead.
+    pub clock_ms: i64,
 }
 
 /// One timed part of the claims' lives.
@@ -151,6 +236,83 @@ pub struct SecondResult {
     pub max_ms: f64,
     /// All of it, as in [`Latencies::histogram`].
     pub histogram: String,
+}
+
+/// Holders that fell silent, and the writes to what their locks guard, of the whole run: the judge
+/// doesn't wait for the measured time either. A write is stale if it came to the resource after one
+/// of a later holder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fencing {
+    /// Holders that fell silent.
+    pub pauses: u64,
+    /// Locks that were granted to another session before the silent one was back.
+    pub takeovers: u64,
+    /// All writes.
+    pub writes: u64,
+    /// Stale ones that the resource refused.
+    pub stale_refused: u64,
+    /// Stale ones that it took: each has destroyed a later holder's write.
+    pub stale_accepted: u64,
+    /// The first of them in words; empty if there is none.
+    pub first_accepted: String,
+}
+
+/// Grants, counted in equal steps from the start of measuring.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grants {
+    /// The length of a step.
+    pub step_ms: u64,
+    /// Step by step, to the end of measuring; empty if nothing was granted.
+    pub counts: Vec<u64>,
+}
+
+/// One moment of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MarkResult {
+    /// Counted from the start of measuring.
+    pub at_ms: f64,
+    /// What happened: `pause`, `kill`, `takeover`.
+    pub kind: String,
+    /// To whom.
+    pub label: String,
+}
+
+/// One failure of a server. All times count from it, but `at_ms`, which counts from the start of
+/// measuring.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutageResult {
+    /// When it was.
+    pub at_ms: f64,
+    /// `kill`, `stop`, `term`.
+    pub way: String,
+    /// When the next server was ready for all clients.
+    pub succeeded_ms: Option<f64>,
+    /// When that one's first grant was read.
+    pub first_grant_ms: Option<f64>,
+    /// How many clients had a session with it before it failed in its turn.
+    pub back: u64,
+    /// When 99% of all clients had one, counting each one's first.
+    pub back_99_ms: Option<f64>,
+    /// When all had.
+    pub back_all_ms: Option<f64>,
+    /// Dials before the next server was ready.
+    pub dials: u64,
+    /// The most of them within a second.
+    pub dials_a_second_max: u64,
+    /// Holders of different servers that overlapped.
+    pub overlaps: u64,
+    /// For how long at most.
+    pub overlap_longest_ms: f64,
+    /// Tokens of the next server below one that an earlier server had granted before for the same
+    /// lock.
+    pub tokens_behind: u64,
+    /// When the last of them was read.
+    pub tokens_behind_until_ms: Option<f64>,
+    /// Tokens after that which were above those.
+    pub tokens_grown_since: u64,
+    /// The next server's first token is of the same second as the last one of the server that
+    /// failed.
+    pub is_within_a_second: bool,
 }
 
 /// What a run cost the server.

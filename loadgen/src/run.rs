@@ -13,14 +13,18 @@ use crate::clock;
 use crate::course::Course;
 use crate::drive::DriveConfig;
 use crate::failure::Failure;
+use crate::holder_process::{Crowd, CrowdConfig};
 use crate::lock_names::LockNames;
+use crate::mark::Mark;
+use crate::outages::Outage;
 use crate::plan;
 use crate::preflight::preflight;
 use crate::procfs::Usage;
+use crate::resource::{self, Prepared, Site, WriteQueue};
 use crate::script::Share;
-use crate::server_process::ServerProcess;
-use crate::settings::{Load, Settings, Target};
+use crate::settings::{Load, Settings};
 use crate::source::Source;
+use crate::subject::Subject;
 use crate::worker::{Outcome, Worker, WorkerError};
 
 /// Slots left alone of those that the limit allows, so that a full ring is not the first to fail.
@@ -47,8 +51,14 @@ pub struct Report {
     pub outcomes: Vec<Outcome>,
     /// Processor time and memory, of the server if it is ours, and of this process.
     pub usages: Usages,
+    /// When measuring began.
+    pub measured_from: Instant,
     /// Measured time, as it was in the end.
     pub measured: Duration,
+    /// What happened to servers and worker processes in the measured time.
+    pub marks: Vec<Mark>,
+    /// Failures of servers.
+    pub outages: Vec<Outage>,
     /// From the beginning to the end of the setup.
     pub setup: Duration,
     /// Milliseconds since 1970 at the start of measuring.
@@ -76,46 +86,39 @@ pub struct Usages {
 ///
 /// # Errors
 /// If there is no server, or this machine can't carry the load.
-pub fn run(settings: &Settings, interrupted: &AtomicBool) -> Result<Report, Failure> {
+pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report, Failure> {
     let load = &settings.load;
     let descriptors_max = monolock_ring::raise_descriptor_limit();
     let threads = threads(load, descriptors_max)?;
-    let mut server = match &settings.target {
-        Target::Running(_) => None,
-        Target::Own { path, args } => {
-            Some(ServerProcess::start(path, args, interrupted).map_err(Failure::cut_short)?)
-        }
-    };
-    let server_address = match (&settings.target, &server) {
-        (Target::Running(address), _) => *address,
-        (Target::Own { .. }, Some(server)) => server.address(),
-        (Target::Own { .. }, None) => unreachable!("an own server was started"),
-    };
+    let course = Arc::new(Course::new());
+    let mut subject = Subject::start(settings, &course, interrupted)?;
+    let server_address = subject.address();
     let names = LockNames::new();
     preflight(server_address, &format!("{}/preflight", names.name(0)), load.lease_ms)
         .map_err(Failure::cut_short)?;
-    let mut usages = Usages { server_idle: usage(server.as_ref())?, ..Usages::default() };
+    let mut usages = Usages { server_idle: subject.usage()?, ..Usages::default() };
 
-    let course = Arc::new(Course::new());
+    let guarded = guarded(load, names)?;
     let start = clock::now().after(NOTICE);
-    let workers = start_workers(load, threads, start, names, server_address, &course)?;
+    let site = guarded.as_ref().map(|guarded| &guarded.site);
+    let workers = start_workers(load, threads, start, names, &subject, site, &course)?;
     let mut watch = Watch { course: &course, workers: &workers, interrupted, is_shown: false };
-    let setup = watch.set_up(load, start, server.as_mut());
+    let setup = watch.set_up(load, start, &mut subject);
     let setup_end = clock::now();
     let warmed_up = setup.and_then(|()| {
         let from = setup_end.after(load.warmup.max(NOTICE));
         course.measure(from, from.after(load.duration));
-        watch.sleep_until(from, server.as_mut(), "warming up").map_or(Ok(from), Err)
+        subject.measure(from, load.duration);
+        watch.sleep_until(from, &mut subject, "warming up").map_or(Ok(from), Err)
     });
     let (from, started_unix_ms, cut_short) = match warmed_up {
         Ok(from) => {
-            let before = (usage(server.as_ref())?, own_usage()?);
+            let before = (subject.usage()?, own_usage()?);
             let started_unix_ms = unix_ms();
-            let cut = watch.sleep_until(from.after(load.duration), server.as_mut(), "measuring");
+            let cut = watch.sleep_until(from.after(load.duration), &mut subject, "measuring");
             usages.own = (before.1, own_usage()?);
             // A server that has ended can't be looked at, which is said as the reason of the cut.
-            usages.server =
-                if cut.is_none() { before.0.zip(usage(server.as_ref())?) } else { None };
+            usages.server = if cut.is_none() { before.0.zip(subject.usage()?) } else { None };
             (from, started_unix_ms, cut)
         }
         Err(reason) => {
@@ -134,7 +137,10 @@ pub fn run(settings: &Settings, interrupted: &AtomicBool) -> Result<Report, Fail
         server_address,
         outcomes,
         usages,
+        measured_from: from,
         measured,
+        marks: subject.stop(),
+        outages: course.outages.to_vec(),
         setup: setup_end.since(start),
         started_unix_ms,
         threads,
@@ -145,6 +151,9 @@ pub fn run(settings: &Settings, interrupted: &AtomicBool) -> Result<Report, Fail
 
 /// As many threads as were asked for, or as are needed to have a slot for every session.
 fn threads(load: &Load, descriptors_max: u64) -> Result<u32, Failure> {
+    if load.has_processes() {
+        return Ok(1);
+    }
     let slots_max = u32::try_from(descriptors_max).unwrap_or(u32::MAX).saturating_sub(SLOTS_SPARE);
     for threads in load.threads.min(load.locks).. {
         let most = (0..threads).map(|worker| plan::sessions_of_worker(load, worker, threads)).max();
@@ -164,14 +173,47 @@ fn threads(load: &Load, descriptors_max: u64) -> Result<u32, Failure> {
 
 type Workers = Vec<JoinHandle<Result<Outcome, WorkerError>>>;
 
+/// Makes ready what the locks guard, in the scenario that is about that.
+fn guarded(load: &Load, names: LockNames) -> Result<Option<Prepared>, Failure> {
+    let Some(pauses) = &load.pauses else {
+        return Ok(None);
+    };
+    let rows: Vec<String> = (0..load.locks).map(|lock| names.name(lock)).collect();
+    let processes = if pauses.are_real { load.sessions } else { 0 };
+    Prepared::new(&pauses.resource, &rows, processes).map(Some).map_err(Failure::cut_short)
+}
+
+/// Where holders on a ring write to.
+fn writes(load: &Load, locks: u32, names: LockNames, site: &Site) -> Result<WriteQueue, Failure> {
+    let rules = load.pauses.as_ref().expect("a site is made for them").rules();
+    let rows = (0..locks).map(|lock| names.name(lock)).collect();
+    let resource = resource::open(site, rows, rules).map_err(Failure::cut_short)?;
+    if *site == Site::Memory {
+        return Ok(WriteQueue::here(resource));
+    }
+    WriteQueue::on_a_thread(resource)
+        .map_err(|error| Failure::cut_short(format_args!("no thread to be had: {error}")))
+}
+
 fn start_workers(
     load: &Load,
     threads: u32,
     start: Instant,
     names: LockNames,
-    server: SocketAddr,
+    subject: &Subject,
+    site: Option<&Site>,
     course: &Arc<Course>,
 ) -> Result<Workers, Failure> {
+    let server = subject.address();
+    if let Some(site) = site.filter(|_| load.has_processes()) {
+        let config = CrowdConfig { server, names, site: site.clone(), start };
+        let (load, course) = (load.clone(), Arc::clone(course));
+        let crowd = move || Crowd::new(load, config, course).run();
+        let thread = thread::Builder::new().name("processes".to_owned()).spawn(crowd);
+        return thread
+            .map(|thread| vec![thread])
+            .map_err(|error| Failure::cut_short(format_args!("no thread to be had: {error}")));
+    }
     let source = Source::new(server, load.sessions);
     let mut workers = Vec::new();
     for worker in 0..threads {
@@ -184,9 +226,12 @@ fn start_workers(
             names: names.of_worker(worker, threads),
             source: source.clone().of_worker(worker, threads),
             counts_setup: load.scenario.records_setup(),
+            routes: subject.routes(),
         };
+        let its_writes = site.map(|site| writes(load, config.locks, config.names, site));
+        let its_writes = its_writes.transpose()?;
         let (load, its_course) = (load.clone(), Arc::clone(course));
-        let body = move || Worker::new(&load, share, config, its_course)?.run();
+        let body = move || Worker::new(&load, share, config, its_writes, its_course)?.run();
         let thread = thread::Builder::new().name(format!("worker-{worker}")).spawn(body);
         match thread {
             Ok(thread) => workers.push(thread),
@@ -225,14 +270,9 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// Waits until all sessions of the setup stand or have failed to.
-    fn set_up(
-        &mut self,
-        load: &Load,
-        start: Instant,
-        mut server: Option<&mut ServerProcess>,
-    ) -> Result<(), String> {
+    fn set_up(&mut self, load: &Load, start: Instant, subject: &mut Subject) -> Result<(), String> {
         let end = start.after(load.ramp);
-        if let Some(reason) = self.sleep_until(end, server.as_deref_mut(), "connecting") {
+        if let Some(reason) = self.sleep_until(end, subject, "connecting") {
             return Err(reason);
         }
         let planned = u64::from(load.sessions);
@@ -246,7 +286,7 @@ impl Watch<'_> {
                 ));
             }
             let next = clock::now().after(LOOK);
-            if let Some(reason) = self.sleep_until(next, server.as_deref_mut(), "connecting") {
+            if let Some(reason) = self.sleep_until(next, subject, "connecting") {
                 return Err(reason);
             }
         }
@@ -257,15 +297,16 @@ impl Watch<'_> {
     fn sleep_until(
         &mut self,
         until: Instant,
-        mut server: Option<&mut ServerProcess>,
+        subject: &mut Subject,
         doing: &str,
     ) -> Option<String> {
         loop {
             if self.interrupted.load(Ordering::Relaxed) {
                 return Some(format!("interrupted while {doing}"));
             }
-            if let Some(status) = server.as_deref_mut().and_then(ServerProcess::has_ended) {
-                return Some(format!("the server ended while {doing} ({status})"));
+            let trouble = subject.trouble(doing);
+            if trouble.is_some() {
+                return trouble;
             }
             let left = until.since(clock::now());
             if left.is_zero() {
@@ -317,15 +358,6 @@ impl Watch<'_> {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
-}
-
-fn usage(server: Option<&ServerProcess>) -> Result<Option<Usage>, Failure> {
-    let Some(server) = server else {
-        return Ok(None);
-    };
-    Usage::of(server.pid())
-        .map(Some)
-        .map_err(|error| Failure::cut_short(format_args!("cannot look at the server: {error}")))
 }
 
 fn own_usage() -> Result<Usage, Failure> {

@@ -15,16 +15,25 @@ pub enum Scenario {
     ConnectStorm,
     /// Sessions that don't read their answers, among others that do.
     SlowReader,
+    /// Holders that sleep through their leases, and go on writing.
+    GcPause,
+    /// A standby takes over from a server that fails.
+    Failover,
+    /// A server is started again where it failed.
+    Restart,
 }
 
 impl Scenario {
     /// Every kind there is.
-    pub const ALL: [Scenario; 5] = [
+    pub const ALL: [Scenario; 8] = [
         Scenario::Heartbeat,
         Scenario::Steady,
         Scenario::Handover,
         Scenario::ConnectStorm,
         Scenario::SlowReader,
+        Scenario::GcPause,
+        Scenario::Failover,
+        Scenario::Restart,
     ];
 
     /// Its word on the command line and in files.
@@ -35,6 +44,9 @@ impl Scenario {
             Scenario::Handover => "handover",
             Scenario::ConnectStorm => "connect-storm",
             Scenario::SlowReader => "slow-reader",
+            Scenario::GcPause => "gc-pause",
+            Scenario::Failover => "failover",
+            Scenario::Restart => "restart",
         }
     }
 
@@ -61,27 +73,58 @@ impl Scenario {
                 "one session in ten doesn't read its answers: do the others notice, and when does \
                  the server end it?"
             }
+            Scenario::GcPause => {
+                "holders fall silent for longer than their lease, and go on writing when they wake \
+                 up: when is their lock taken over, and are their writes refused?"
+            }
+            Scenario::Failover => {
+                "N sessions acquire, hold and release M locks behind one address; their server \
+                 fails and a standby takes over, again and again: when are they back, do tokens \
+                 grow, and who held a lock twice?"
+            }
+            Scenario::Restart => {
+                "N sessions acquire, hold and release M locks; their server is killed or shut down \
+                 and started again at once, again and again: when are they back, and do tokens \
+                 grow?"
+            }
         }
     }
 
     /// Whether `--rate` means something to it.
     pub fn takes_rate(self) -> bool {
-        matches!(self, Scenario::Steady | Scenario::Handover | Scenario::ConnectStorm)
+        match self {
+            Scenario::Steady | Scenario::Handover | Scenario::ConnectStorm | Scenario::GcPause => {
+                true
+            }
+            Scenario::Heartbeat | Scenario::SlowReader | Scenario::Failover | Scenario::Restart => {
+                false
+            }
+        }
     }
 
     /// How many locks there are if it isn't said.
     pub fn locks(self, sessions: u32) -> u32 {
         match self {
             Scenario::Heartbeat | Scenario::ConnectStorm | Scenario::SlowReader => sessions,
-            Scenario::Steady => sessions.div_ceil(4),
+            Scenario::Steady | Scenario::GcPause | Scenario::Failover | Scenario::Restart => {
+                sessions.div_ceil(4)
+            }
             Scenario::Handover => 1,
         }
     }
 
-    /// How long a lock is held if it isn't said.
-    pub fn hold(self) -> Duration {
+    /// Every session's lease if it isn't said. Where leases end they have to end in the measured
+    /// time.
+    pub fn lease(self) -> &'static str {
+        if self == Scenario::GcPause { "1s" } else { "10s" }
+    }
+
+    /// How long a lock is held, or how long a holder works, if it isn't said.
+    pub fn hold(self, lease_ms: u32) -> Duration {
         match self {
             Scenario::Steady => Duration::from_millis(10),
+            Scenario::GcPause => Duration::from_millis(u64::from(lease_ms)),
+            Scenario::Failover | Scenario::Restart => Duration::from_secs(1),
             _ => Duration::ZERO,
         }
     }
@@ -90,7 +133,12 @@ impl Scenario {
     /// interval, so that heartbeats don't come in a burst, and at most 10,000 a second.
     pub fn ramp(self, sessions: u32, lease_ms: u32) -> Duration {
         match self {
-            Scenario::Heartbeat | Scenario::Handover | Scenario::SlowReader => {
+            Scenario::Heartbeat
+            | Scenario::Handover
+            | Scenario::SlowReader
+            | Scenario::GcPause
+            | Scenario::Failover
+            | Scenario::Restart => {
                 let interval = Duration::from_millis(u64::from(lease_ms)) / 4;
                 interval.max(Duration::from_micros(100) * sessions)
             }
@@ -105,6 +153,11 @@ impl Scenario {
 
     /// Whether measuring begins only when all planned sessions stand.
     pub fn has_setup(self) -> bool {
-        matches!(self, Scenario::Heartbeat | Scenario::Handover | Scenario::SlowReader)
+        !matches!(self, Scenario::Steady | Scenario::ConnectStorm)
+    }
+
+    /// Whether it makes servers fail.
+    pub fn kills_servers(self) -> bool {
+        matches!(self, Scenario::Failover | Scenario::Restart)
     }
 }

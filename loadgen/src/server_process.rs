@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
 
 use crate::plain_text;
+use crate::staged_clock::StagedClock;
 use crate::sys;
 
 /// How long it may take to listen.
@@ -23,6 +24,8 @@ const START_MAX: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(50);
 /// How long it may take to end, with a million sessions.
 const STOP_MAX: Duration = Duration::from_secs(30);
+/// How often it is looked whether it has ended.
+const END_LOOK: Duration = Duration::from_millis(1);
 
 /// Why there is no server.
 #[derive(Debug, Error)]
@@ -59,6 +62,33 @@ pub enum StartError {
     },
 }
 
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct Launch<'a> {
+    /// The program.
+    pub path: &'a Path,
+    /// Its arguments.
+    pub args: &'a [OsString],
+    /// Where it listens, unless the arguments say it.
+    pub listen: SocketAddr,
+    /// Its clock, if that isn't the machine's.
+    pub clock: Option<&'a StagedClock>,
+}
+
+impl Launch<'_> {
+    /// A free port of 127.0.0.1.
+    pub const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+}
+
+/// Whether a server's arguments say where it listens.
+pub fn says_where(args: &[OsString]) -> bool {
+    args.iter().any(|arg| {
+        let arg = arg.to_string_lossy();
+        let name = arg.trim_start_matches('-').split('=').next().unwrap_or_default();
+        arg.starts_with('-') && name == "listen"
+    })
+}
+
 /// A running server. It is stopped when this is dropped, and killed by the kernel if this process
 /// ends in another way.
 #[derive(Debug)]
@@ -68,28 +98,25 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts the program and waits until it listens. Unless the arguments say where, it listens on
-    /// a free port of 127.0.0.1. To be called on a thread that lives as long as the process: the
-    /// server ends with it.
+    /// Starts the program and waits until it listens. To be called on a thread that lives as long
+    /// as the process: the server ends with it.
     ///
     /// # Errors
     /// One line that says what happened instead.
     pub fn start(
-        path: &Path,
-        args: &[OsString],
+        launch: &Launch<'_>,
         interrupted: &AtomicBool,
     ) -> Result<ServerProcess, StartError> {
+        let Launch { path, args, listen, clock } = *launch;
         let shown = path.display().to_string();
         let mut command = Command::new(path);
-        let says_where = args.iter().any(|arg| {
-            let arg = arg.to_string_lossy();
-            let name = arg.trim_start_matches('-').split('=').next().unwrap_or_default();
-            arg.starts_with('-') && name == "listen"
-        });
-        if !says_where {
-            command.args(["--listen", "127.0.0.1:0"]);
+        if !says_where(args) {
+            command.args(["--listen", &listen.to_string()]);
         }
         command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        if let Some(clock) = clock {
+            clock.put_before(&mut command);
+        }
         // An INT from the terminal is for the load generator, which reports and then stops it.
         command.process_group(0);
         sys::kill_with_parent(&mut command);
@@ -150,27 +177,37 @@ impl ServerProcess {
         self.child.try_wait().ok().flatten()
     }
 
-    fn stop(&mut self) {
-        if self.has_ended().is_some() {
-            return;
+    /// Sends it a signal. One that has ended by itself gets none.
+    pub fn signal(&mut self, signal: Signal) {
+        if self.has_ended().is_none() {
+            // It can only have ended in the meantime.
+            let _ = kill_process(Pid::from_child(&self.child), signal);
         }
-        // It can only have ended by itself in the meantime.
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+    }
+
+    /// Waits until it has ended, which it is about to do. Nothing if it takes too long, and then it
+    /// is killed.
+    pub fn wait_for_end(&mut self) -> Option<ExitStatus> {
         let deadline = Instant::now() + STOP_MAX;
-        while self.has_ended().is_none() {
+        loop {
+            let status = self.has_ended();
+            if status.is_some() {
+                return status;
+            }
             if Instant::now() >= deadline {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
-                return;
+                return None;
             }
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(END_LOOK);
         }
     }
 }
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        self.stop();
+        self.signal(Signal::TERM);
+        self.wait_for_end();
     }
 }
 

@@ -23,6 +23,10 @@ pub enum Stage {
     Open,
     /// A claim lives, and its answers are not read.
     Deaf,
+    /// A claim lives, of a process that doesn't run: nothing is read, written or given up.
+    Silent,
+    /// The process runs again, and hasn't heard from the server since.
+    Waking,
     /// The connection is being closed.
     Closing,
 }
@@ -66,7 +70,7 @@ impl Session {
 
     /// Whether a claim lives, read or not.
     pub fn is_alive(&self) -> bool {
-        matches!(self.stage, Stage::Open | Stage::Deaf)
+        !matches!(self.stage, Stage::Free | Stage::Closing)
     }
 
     /// Whether it holds its lock.
@@ -77,11 +81,11 @@ impl Session {
     /// When something is to be done about it next.
     pub fn deadline(&self, pace: Pace) -> Instant {
         match self.stage {
-            Stage::Open => {
+            Stage::Open | Stage::Waking => {
                 let heartbeat_at = pace.tick_before(self.claim.heartbeat_at());
                 heartbeat_at.min(self.claim.give_up_at()).min(self.release_at)
             }
-            Stage::Deaf | Stage::Free | Stage::Closing => Instant::NEVER,
+            Stage::Deaf | Stage::Silent | Stage::Free | Stage::Closing => Instant::NEVER,
         }
     }
 }

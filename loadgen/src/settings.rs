@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::expectation::Expectation;
+use crate::kill_plan::KillPlan;
+use crate::resource::{Choice, Rules};
 use crate::scenario::Scenario;
 
 /// The server that is loaded.
@@ -42,6 +44,39 @@ impl Arrivals {
     }
 }
 
+/// How long holders fall silent: drawn evenly from this range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PauseLengths {
+    /// The shortest.
+    pub shortest: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+/// What the holders of `gc-pause` do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pauses {
+    /// For how long they fall silent.
+    pub lengths: PauseLengths,
+    /// Each session is a process, which is stopped; else the load generator leaves it alone.
+    pub are_real: bool,
+    /// From one write of a holder to the next.
+    pub write_every: Duration,
+    /// What they write to.
+    pub resource: Choice,
+    /// It checks tokens.
+    pub is_fenced: bool,
+}
+
+impl Pauses {
+    /// What the resource goes by. A writer may have to wait for one that was stopped in the middle
+    /// of its write.
+    pub fn rules(&self) -> Rules {
+        let patience = self.lengths.longest + Duration::from_secs(10);
+        Rules { is_fenced: self.is_fenced, patience }
+    }
+}
+
 /// The load itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
@@ -69,6 +104,8 @@ pub struct Load {
     pub seed: u64,
     /// Threads, each with a ring, unless more are needed for so many sessions.
     pub threads: u32,
+    /// How holders fall silent, in the scenario that is about that.
+    pub pauses: Option<Pauses>,
 }
 
 impl Load {
@@ -77,13 +114,21 @@ impl Load {
     pub fn is_open_loop(&self) -> bool {
         match self.scenario {
             Scenario::Heartbeat | Scenario::SlowReader | Scenario::ConnectStorm => true,
-            Scenario::Steady | Scenario::Handover => self.rate.is_some(),
+            Scenario::Steady | Scenario::Handover | Scenario::GcPause => self.rate.is_some(),
+            Scenario::Failover | Scenario::Restart => false,
         }
     }
 
-    /// Whether all operations are intended for the same moment.
+    /// Whether each session is a process of its own.
+    pub fn has_processes(&self) -> bool {
+        self.pauses.as_ref().is_some_and(|pauses| pauses.are_real)
+    }
+
+    /// Whether many operations are intended for the same moment: all of a storm, or those of the
+    /// clients of a server that has failed.
     pub fn is_all_at_once(&self) -> bool {
         self.scenario == Scenario::ConnectStorm && self.rate.is_none()
+            || self.scenario.kills_servers()
     }
 }
 
@@ -111,6 +156,8 @@ pub struct Settings {
     pub target: Target,
     /// The load.
     pub load: Load,
+    /// What is done to servers, in the scenarios in which they fail.
+    pub kill_plan: Option<KillPlan>,
     /// What is written.
     pub outputs: Outputs,
     /// What must be true of the results.

@@ -103,6 +103,13 @@ impl Source {
         Source { next: self.next + worker, step: workers, ..self }
     }
 
+    /// Goes on with another server on the same machine. Addresses and ports are counted on, so that
+    /// none is soon used again: a port whose last connection the server's machine has not forgotten
+    /// yet takes another try of the kernel's, some 10 ms later.
+    pub fn lead_to(&mut self, server: SocketAddr) {
+        self.server = server;
+    }
+
     /// A socket that is being connected. What is sent on it waits until it is.
     ///
     /// # Errors
@@ -143,13 +150,21 @@ impl Source {
         }
     }
 
+    /// Never the server's own: from there a socket would connect to itself while no server listens,
+    /// and keep the server from its address.
     fn next_address(&mut self) -> SocketAddr {
-        let number = self.next;
-        self.next = self.next.wrapping_add(self.step);
-        let last = u8::try_from(1 + number % self.addresses).expect("at most 250");
-        let count = u32::from(self.ports.end() - self.ports.start()) + 1;
-        let offset = u16::try_from(number / self.addresses % count).expect("a port");
-        SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), self.ports.start() + offset))
+        loop {
+            let number = self.next;
+            self.next = self.next.wrapping_add(self.step);
+            let last = u8::try_from(1 + number % self.addresses).expect("at most 250");
+            let count = u32::from(self.ports.end() - self.ports.start()) + 1;
+            let offset = u16::try_from(number / self.addresses % count).expect("a port");
+            let ip = Ipv4Addr::new(127, 0, 0, last);
+            let address = SocketAddr::from((ip, self.ports.start() + offset));
+            if address != self.server {
+                return address;
+            }
+        }
     }
 }
 
@@ -160,5 +175,21 @@ fn local_ports() -> RangeInclusive<u16> {
     match (ports.next(), ports.next()) {
         (Some(Ok(first)), Some(Ok(last))) if first <= last => first..=last,
         _ => PORTS_DEFAULT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_connection_comes_from_the_servers_own_address() {
+        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, 40_001));
+        let ports = 40_000..=40_002;
+        let mut source = Source { server, addresses: 2, ports, next: 0, step: 1 };
+        let seen: Vec<_> = (0..10).map(|_| source.next_address()).collect();
+        assert!(!seen.contains(&server), "{seen:?}");
+        let others = seen[..5].iter().collect::<std::collections::HashSet<_>>();
+        assert_eq!(others.len(), 5, "all others are used: {seen:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! Results made of what was seen of a run.
 
+mod outages;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
@@ -12,16 +14,19 @@ use hdrhistogram::serialization::Deserializer;
 use crate::checker::Invariant;
 use crate::duration;
 use crate::expectation::Expectation;
+use crate::kill_plan::{KillPlan, Successor};
+use crate::mark::Mark;
 use crate::phase::Phase;
 use crate::procfs::Usage;
-use crate::recorder::{PhaseRecord, Second, histogram};
+use crate::recorder::{GRANTS_STEP_MS, PhaseRecord, Second, histogram};
 use crate::results::{
-    Environment, ExpectationResult, FORMAT_VERSION, InvariantResult, Latencies, OwnShare,
-    Parameters, PhaseResult, Results, SecondResult, ServerShare, at, encode, ms,
+    Environment, ExpectationResult, FORMAT_VERSION, Fencing, Grants, InvariantResult, Kills,
+    Latencies, MarkResult, OwnShare, Parameters, PauseParameters, PhaseResult, Results,
+    SecondResult, ServerShare, StandbyParameters, at, encode, ms,
 };
 use crate::run::Report;
 use crate::scenario::Scenario;
-use crate::settings::Settings;
+use crate::settings::{Pauses, Settings};
 use crate::worker::Outcome;
 
 /// A thread that is running for more of its time than this can't be on time.
@@ -39,6 +44,9 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
     let mut own = own_share(settings, &report, server.as_ref());
     let environment = environment(&report);
     let parameters = parameters(settings, &report);
+    let grants = grants(&report);
+    let (marks, marks_left_out) = marks(&report);
+    let fencing = settings.load.pauses.is_some().then(|| fencing(&report));
     let mut phases: BTreeMap<Phase, PhaseRecord> = BTreeMap::new();
     let mut seconds: BTreeMap<(Phase, u64), Histogram<u64>> = BTreeMap::new();
     let mut losses = BTreeMap::new();
@@ -46,6 +54,11 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
     let mut invariants = no_findings();
     let mut slip = histogram();
     let mut is_cut_short = report.cut_short.is_some();
+    let outages = outages::Succeeded::of(&report, &settings.load);
+    if let Some(first_grants) = outages.first_grants() {
+        phases.insert(Phase::FirstGrant, first_grants);
+    }
+    outages.add_findings(&mut invariants);
     let (measured, setup, cut_short) = (report.measured, report.setup, report.cut_short);
     for outcome in report.outcomes {
         add_findings(&mut invariants, &outcome);
@@ -70,6 +83,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
     own.slip_p99_ms = at(&slip, 99.0);
     limits.extend(own_lateness(&own, settings.load.is_all_at_once()));
     limits.extend(cut_short);
+    limits.extend(fencing.as_ref().and_then(nothing_staged));
     let records_setup = settings.load.scenario.records_setup();
     let mut phase_results = Vec::new();
     for (phase, record) in &phases {
@@ -82,11 +96,17 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         phase_results.push(result);
     }
     let expectations = judge(&settings.expectations, &phase_results);
+    let outages = outages.results();
     Ok(Results {
         format_version: FORMAT_VERSION,
         environment,
         parameters,
         phases: phase_results,
+        fencing,
+        grants,
+        marks,
+        marks_left_out,
+        outages,
         server,
         own,
         invariants,
@@ -95,6 +115,60 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         limits,
         is_cut_short,
     })
+}
+
+fn grants(report: &Report) -> Grants {
+    let of_threads = || report.outcomes.iter().map(|outcome| &outcome.recorder.grants);
+    if of_threads().all(Vec::is_empty) {
+        return Grants::default();
+    }
+    // Steps without a grant at the end are a part of the picture too.
+    let steps = duration::whole_ms(report.measured).div_ceil(GRANTS_STEP_MS);
+    let steps = usize::try_from(steps).unwrap_or(usize::MAX);
+    let mut counts = vec![0; of_threads().map(Vec::len).fold(steps, usize::max)];
+    for of_thread in of_threads() {
+        for (sum, count) in counts.iter_mut().zip(of_thread) {
+            *sum += count;
+        }
+    }
+    Grants { step_ms: GRANTS_STEP_MS, counts }
+}
+
+fn fencing(report: &Report) -> Fencing {
+    let mut sum = Fencing::default();
+    for of_thread in report.outcomes.iter().map(|outcome| &outcome.recorder.fencing) {
+        sum.pauses += of_thread.pauses;
+        sum.takeovers += of_thread.takeovers;
+        sum.writes += of_thread.writes;
+        sum.stale_refused += of_thread.stale_refused;
+        sum.stale_accepted += of_thread.stale_accepted;
+        if sum.first_accepted.is_empty() {
+            sum.first_accepted.clone_from(&of_thread.first_accepted);
+        }
+    }
+    sum
+}
+
+fn nothing_staged(fencing: &Fencing) -> Option<String> {
+    (fencing.takeovers == 0).then(|| {
+        "no silent holder's lock was taken over: take a longer --duration, or more sessions a lock"
+            .to_owned()
+    })
+}
+
+/// The marks of all threads in the order of time, and how many there was no room for.
+fn marks(report: &Report) -> (Vec<MarkResult>, u64) {
+    let recorders = || report.outcomes.iter().map(|outcome| &outcome.recorder);
+    let of_threads = recorders().flat_map(|recorder| &recorder.marks);
+    let mut marks: Vec<&Mark> = report.marks.iter().chain(of_threads).collect();
+    marks.sort_by_key(|mark| mark.at);
+    let result = |mark: &Mark| MarkResult {
+        at_ms: mark.at.since(report.measured_from).as_secs_f64() * 1e3,
+        kind: mark.kind.name().to_owned(),
+        label: mark.label.clone(),
+    };
+    let left_out = recorders().map(|recorder| recorder.marks_left_out).sum();
+    (marks.into_iter().map(result).collect(), left_out)
 }
 
 fn judge(expectations: &[Expectation], phases: &[PhaseResult]) -> Vec<ExpectationResult> {
@@ -198,12 +272,14 @@ fn per_second(count: u64, period: Duration) -> f64 {
 fn operations(settings: &Settings, report: &Report) -> (&'static str, u64) {
     let sum = |count: fn(&Outcome) -> u64| report.outcomes.iter().map(count).sum();
     match settings.load.scenario {
-        Scenario::Heartbeat => ("heartbeat", sum(|outcome| outcome.heartbeats)),
+        Scenario::Heartbeat | Scenario::GcPause => ("heartbeat", sum(|outcome| outcome.heartbeats)),
         // The flood is nearly all of the load, and nobody counts what of it is read.
         Scenario::SlowReader => ("flood", 0),
-        Scenario::Steady | Scenario::Handover | Scenario::ConnectStorm => {
-            ("grant", sum(|outcome| outcome.grants))
-        }
+        Scenario::Steady
+        | Scenario::Handover
+        | Scenario::ConnectStorm
+        | Scenario::Failover
+        | Scenario::Restart => ("grant", sum(|outcome| outcome.grants)),
     }
 }
 
@@ -289,5 +365,39 @@ fn parameters(settings: &Settings, report: &Report) -> Parameters {
         warmup_ms: duration::whole_ms(load.warmup),
         hold_ms: load.hold.as_secs_f64() * 1e3,
         ramp_ms: duration::whole_ms(load.ramp),
+        kills: settings.kill_plan.as_ref().map(kills),
+        pauses: load.pauses.as_ref().map(pause_parameters),
+    }
+}
+
+fn pause_parameters(pauses: &Pauses) -> PauseParameters {
+    let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+    PauseParameters {
+        shortest_ms: ms(pauses.lengths.shortest),
+        longest_ms: ms(pauses.lengths.longest),
+        are_real: pauses.are_real,
+        write_every_ms: ms(pauses.write_every),
+        resource: pauses.resource.name().to_owned(),
+        is_fenced: pauses.is_fenced,
+    }
+}
+
+fn kills(plan: &KillPlan) -> Kills {
+    let standby = match plan.successor {
+        Successor::Standby { takeover_after, wake_after, fences, clock } => {
+            Some(StandbyParameters {
+                takeover_after_ms: duration::whole_ms(takeover_after),
+                wake_after_ms: duration::whole_ms(wake_after),
+                is_fenced: fences,
+                clock_ms: clock.as_ms(),
+            })
+        }
+        Successor::Restart => None,
+    };
+    Kills {
+        every_ms: duration::whole_ms(plan.every),
+        ways: plan.ways.iter().map(|way| way.name().to_owned()).collect(),
+        standby,
+        clock_step_ms: plan.clock_step.map(|step| (step.by.as_ms(), duration::whole_ms(step.at))),
     }
 }

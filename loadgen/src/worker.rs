@@ -11,24 +11,28 @@ use monolock_core::time::Instant;
 use monolock_ring::{Config, Ring, SetupError};
 use thiserror::Error;
 
+use crate::busy_time::BusyTime;
 use crate::checker::{Finding, Invariant};
 use crate::clock;
 use crate::course::Course;
 use crate::drive::{Drive, DriveConfig};
+use crate::outages::OutageTally;
 use crate::phase::Phase;
 use crate::recorder::Recorder;
+use crate::resource::{ResourceError, WriteQueue};
 use crate::script::{Script, Share, script};
 use crate::session::Stage;
 use crate::settings::Load;
+use crate::succession::ServerTokens;
 
 /// The longest sleep, so that the end of the run is noticed.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
+pub(crate) const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// How long what was begun in the measured time may take after its end.
-const DRAIN_MAX: Duration = Duration::from_secs(5);
+pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether all of that is done.
-const DRAIN_LOOK: Duration = Duration::from_millis(10);
+pub(crate) const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
 /// Why a thread can't do its work.
 #[derive(Debug, Error)]
@@ -39,6 +43,12 @@ pub enum WorkerError {
     /// The kernel has refused the ring what it granted at the start.
     #[error("io_uring failed: {0}")]
     Ring(#[from] io::Error),
+    /// What holders write to has failed.
+    #[error(transparent)]
+    Resource(#[from] ResourceError),
+    /// A process that was started for a session has failed.
+    #[error("a holder's process {0}")]
+    Holder(String),
 }
 
 /// What a thread has to report.
@@ -48,6 +58,10 @@ pub struct Outcome {
     pub recorder: Recorder,
     /// What it found, in the order of [`Invariant::ALL`].
     pub findings: [Finding; Invariant::ALL.len()],
+    /// What its clients had of each failure of a server.
+    pub outages: Vec<OutageTally>,
+    /// What was seen of each server, if they come after each other.
+    pub servers: Vec<ServerTokens>,
     /// Sessions that ended unasked, by reason.
     pub losses: BTreeMap<String, u64>,
     /// What this process could not do, by reason.
@@ -66,9 +80,7 @@ pub struct Worker {
     drive: Drive,
     script: Box<dyn Script>,
     course: Arc<Course>,
-    /// When measuring began and ended, with the time that the thread had been running by then.
-    busy_from: Option<(Instant, u64)>,
-    busy_until: Option<(Instant, u64)>,
+    busy_time: BusyTime,
 }
 
 impl Worker {
@@ -80,14 +92,15 @@ impl Worker {
         load: &Load,
         share: Share,
         config: DriveConfig,
+        writes: Option<WriteQueue>,
         course: Arc<Course>,
     ) -> Result<Worker, WorkerError> {
         let mut ring = Ring::new(&Config { slots: config.sessions_max, ..Config::default() })?;
         ring.stamp_arrivals();
         let drive = Drive::new(ring, config, Arc::clone(&course));
-        let script = script(load, share);
+        let script = script(load, share, writes);
         course.started.fetch_add(1, Ordering::SeqCst);
-        Ok(Worker { drive, script, course, busy_from: None, busy_until: None })
+        Ok(Worker { drive, script, course, busy_time: BusyTime::default() })
     }
 
     /// Runs to the end of the run.
@@ -98,10 +111,11 @@ impl Worker {
         let mut drained_at = None;
         while !self.course.is_abandoned() {
             let now = clock::now();
-            self.note_busy(now);
+            self.busy_time.note(now, &self.course);
             self.drive.pass_deadlines(now);
             self.script.turn(&mut self.drive, now);
             self.tell(now);
+            self.script.check()?;
             if self.course.is_over(now) {
                 let since = *drained_at.get_or_insert(now);
                 if now.since(since) >= DRAIN_MAX || self.is_drained() {
@@ -122,17 +136,8 @@ impl Worker {
         }
     }
 
-    fn note_busy(&mut self, now: Instant) {
-        if self.busy_from.is_none() && self.course.is_measured(now) {
-            self.busy_from = Some((now, clock::thread_cpu_nanos()));
-        }
-        if self.busy_until.is_none() && self.course.is_over(now) {
-            self.busy_until = Some((now, clock::thread_cpu_nanos()));
-        }
-    }
-
     fn is_drained(&self) -> bool {
-        !self.drive.checker.is_undecided() && self.outstanding().is_empty()
+        !self.drive.judges.is_undecided() && self.outstanding().is_empty()
     }
 
     /// What was begun in the measured time and has not come to its end.
@@ -163,17 +168,22 @@ impl Worker {
             let text = format!("{} not done by the end of the run", phase.name());
             *self.drive.losses.entry(text).or_default() += 1;
         }
+        self.drive.judges.finish(clock::now());
+        let outages = self.script.finish(&mut self.drive);
         self.drive.record_unanswered();
         self.drive.recorder.finish()?;
-        let busy_ratio = match (self.busy_from, self.busy_until) {
-            (Some((from, busy_from)), Some((until, busy_until))) if until > from => {
-                let busy = Duration::from_nanos(busy_until - busy_from);
-                busy.as_secs_f64() / until.since(from).as_secs_f64()
-            }
-            _ => 0.0,
-        };
-        let Drive { recorder, checker, losses, own_limits, heartbeats, grants, .. } = self.drive;
-        let findings = checker.into_findings();
-        Ok(Outcome { recorder, findings, losses, own_limits, heartbeats, grants, busy_ratio })
+        let busy_ratio = self.busy_time.ratio();
+        let Drive { recorder, judges, losses, own_limits, heartbeats, grants, .. } = self.drive;
+        Ok(Outcome {
+            recorder,
+            servers: judges.servers().to_vec(),
+            findings: judges.into_findings(),
+            outages,
+            losses,
+            own_limits,
+            heartbeats,
+            grants,
+            busy_ratio,
+        })
     }
 }

@@ -223,6 +223,24 @@ fn a_file_that_is_no_results_is_refused() {
 }
 
 #[test]
+fn a_file_from_before_grants_and_marks_is_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let words = "handover -c 4 -L 1 -l 1s --hold 5ms --ramp 0 --warmup 0 -d 300ms";
+    assert_eq!(run_with_files(directory.path(), words).exit_code, Some(0));
+    let path = directory.path().join("r.json");
+    let text = fs::read_to_string(&path).expect("the results");
+    let mut json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    for name in ["grants", "marks", "marks_left_out"] {
+        json.as_object_mut().expect("an object").remove(name).expect("it is written");
+    }
+    fs::write(&path, json.to_string()).expect("writing");
+    let old = Results::read(&path).expect("it is of the same format");
+    assert!(old.grants.counts.is_empty() && old.marks.is_empty());
+    let files = [path.as_os_str(), path.as_os_str()];
+    assert_eq!(run(["compare".as_ref()].into_iter().chain(files)).exit_code, Some(0));
+}
+
+#[test]
 fn csv_and_quiet_are_one_line_a_phase() {
     let server = FakeServer::start(Fault::None);
     let words =

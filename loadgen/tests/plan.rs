@@ -1,11 +1,17 @@
 //! The same seed gives the same plan, and the plan is what was asked for.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use monolock_core::time::Instant;
+use monolock_loadgen::checker::Who;
+use monolock_loadgen::pause_plan::PausePlan;
 use monolock_loadgen::plan::{self, Arrival, Arriving};
+use monolock_loadgen::resource::Choice;
 use monolock_loadgen::scenario::Scenario;
-use monolock_loadgen::settings::{Arrivals, Load};
+use monolock_loadgen::script::Share;
+use monolock_loadgen::settings::{Arrivals, Load, PauseLengths, Pauses};
 
 fn load(seed: u64) -> Load {
     Load {
@@ -21,6 +27,7 @@ fn load(seed: u64) -> Load {
         ramp: Duration::from_secs(2),
         seed,
         threads: 1,
+        pauses: None,
     }
 }
 
@@ -77,4 +84,78 @@ fn workers_share_locks_and_sessions_without_a_rest() {
             assert_eq!(plan::sessions_of_worker(&load, worker, workers), sessions[place]);
         }
     }
+}
+
+/// All pauses of the first four seconds, by lock, length and time, in order. A lock that has lost
+/// its holder has another one at once.
+fn pauses(load: &Load, workers: u32) -> Vec<(u64, Duration, Instant)> {
+    let range = load.pauses.as_ref().expect("they are given").lengths;
+    let mut pauses = Vec::new();
+    for worker in 0..workers {
+        let start = Instant::from_nanos(0);
+        let sessions = plan::sessions_of_worker(load, worker, workers);
+        let share = Share { worker, workers, start, sessions };
+        let mut plan = PausePlan::new(load, range, share);
+        let locks = plan::locks_of_worker(load.locks, worker, workers);
+        let who = |index| Who { index, generation: 1 };
+        (0..locks).for_each(|lock| plan.works(lock, who(lock), start));
+        let end = start.after(Duration::from_secs(4));
+        while plan.next_at() < end {
+            let now = plan.next_at();
+            while let Some(pause) = plan.next(now) {
+                assert_eq!(pause.who, who(pause.lock));
+                pauses.push((share.number(pause.lock), pause.length, pause.intended));
+                plan.works(pause.lock, pause.who, now);
+            }
+        }
+    }
+    pauses.sort();
+    pauses
+}
+
+#[test]
+fn the_same_seed_gives_the_same_pauses_on_any_number_of_threads() {
+    let (shortest, longest) = (Duration::from_millis(100), Duration::from_millis(300));
+    let with = |seed, rate| {
+        let pauses = Pauses {
+            lengths: PauseLengths { shortest, longest },
+            are_real: false,
+            write_every: Duration::from_millis(10),
+            resource: Choice::Memory,
+            is_fenced: true,
+        };
+        let hold = Duration::from_millis(500);
+        let (scenario, ramp) = (Scenario::GcPause, Duration::ZERO);
+        Load { rate, hold, ramp, scenario, pauses: Some(pauses), ..load(seed) }
+    };
+    for rate in [Some(100.0), None] {
+        let alone = pauses(&with(1, rate), 1);
+        assert!(alone.len() > 300, "{}", alone.len());
+        assert!(alone.iter().all(|(_, length, _)| (shortest..=longest).contains(length)));
+        let lengths: BTreeSet<_> = alone.iter().map(|(_, length, _)| length).collect();
+        assert!(lengths.len() > alone.len() - 5, "they are drawn");
+        assert_eq!(pauses(&with(1, rate), 1), alone);
+        assert_eq!(pauses(&with(1, rate), 3), alone);
+        assert_ne!(pauses(&with(2, rate), 1), alone);
+    }
+}
+
+#[test]
+fn a_pause_waits_for_a_holder() {
+    let range = PauseLengths { shortest: Duration::from_secs(1), longest: Duration::from_secs(1) };
+    let one = Load { locks: 1, rate: Some(1.0), ..load(9) };
+    let start = Instant::from_nanos(0);
+    let share = Share { worker: 0, workers: 1, start, sessions: 4 };
+    let mut plan = PausePlan::new(&one, range, share);
+    let (now, who) = (start.after(Duration::from_secs(30)), Who { index: 3, generation: 7 });
+    assert_eq!(plan.next(now), None, "nobody is there");
+    plan.works(0, who, now);
+    plan.lost(0, who);
+    assert_eq!(plan.next(now), None, "nobody is there any more");
+    plan.works(0, who, now);
+    let pause = plan.next(now).expect("one is owed");
+    assert!(pause.who == who && pause.intended < now);
+    assert_eq!(plan.next(now), None, "it doesn't pause twice at once");
+    plan.works(0, who, now);
+    assert!(plan.next(now).is_some(), "and another one is owed");
 }

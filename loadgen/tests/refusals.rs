@@ -39,7 +39,7 @@ fn expect_refusal(words: &str, exit_code: i32, parts: &[&str]) {
 #[test]
 fn a_wrong_command_line_is_usage() {
     expect_refusal("sturm", 2, &["\"sturm\"", "connect-storm", "steady"]);
-    expect_refusal("gc-pause", 2, &["\"gc-pause\""]);
+    expect_refusal("gc-paus", 2, &["\"gc-paus\"", "gc-pause"]);
     expect_refusal("heartbeat -c 0", 2, &["'0'", "--sessions"]);
     for words in ["heartbeat -c -1", "heartbeat -c 1e6", "heartbeat -c 4000001"] {
         expect_refusal(words, 2, &["--sessions", "a whole number from 1 to 4000000"]);
@@ -107,6 +107,79 @@ fn help_is_there_for_who_asks() {
         assert_eq!((run.exit_code, run.stderr.as_str()), (Some(0), ""), "{run:?}");
         assert!(run.stdout.contains("Usage: monolock-loadgen"), "{run:?}");
     }
+}
+
+#[test]
+fn pauses_that_would_show_nothing_are_usage() {
+    expect_refusal("gc-pause --pause 5", 2, &["--pause", "1s..5s"]);
+    expect_refusal("gc-pause --pause 3s..2s", 2, &["--pause", "ends before it begins"]);
+    expect_refusal("gc-pause -l 2s --pause 1s..2s", 2, &["--pause", "2s", "lose a lock"]);
+    expect_refusal("gc-pause -l 2s --pause 3s..20s", 2, &["--duration", "20s"]);
+    expect_refusal("gc-pause -c 5 -L 3", 2, &["--locks", "nobody to take them over"]);
+    expect_refusal("gc-pause -c 8 -L 2 -l 500ms -R 5", 2, &["--rate", "4 pauses a second"]);
+    expect_refusal("gc-pause -R 5 --hold 1s", 2, &["--hold", "--rate"]);
+    expect_refusal("gc-pause --write-every 0s", 2, &["--write-every"]);
+    expect_refusal("gc-pause --resource disk", 2, &["--resource", "sqlite:FILE"]);
+    expect_refusal("gc-pause --resource postgres://h:x/d", 2, &["--resource", "port"]);
+    expect_refusal("gc-pause --processes -c 501", 2, &["--processes", "500"]);
+    expect_refusal("gc-pause --processes --resource memory", 2, &["--resource", "no memory"]);
+    expect_refusal("steady --pause 5s", 2, &["--pause"]);
+    expect_refusal("holder-process", 2, &["only for gc-pause"]);
+}
+
+#[test]
+fn a_resource_that_can_not_be_used_is_said_so() {
+    let server = FakeServer::start(Fault::None);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    std::fs::write(path("text"), "this is no database, but it is long enough to be looked at")
+        .expect("writing");
+    let expect = |resource: &str, parts: &[&str]| {
+        for processes in ["", " --processes"] {
+            let words =
+                format!("gc-pause{processes} --resource {resource} -a {}", server.address());
+            expect_refusal(&words, 4, parts);
+        }
+    };
+    let missing = path("no/such.db");
+    expect(&format!("sqlite:{missing}"), &["--resource", &missing, "unable to open"]);
+    expect(&format!("sqlite:{}", directory.path().display()), &["--resource", "unable to open"]);
+    expect(&format!("sqlite:{}", path("text")), &["--resource", "not a database"]);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    drop(listener);
+    let url = format!("postgres://me:secret@127.0.0.1:{port}/db");
+    expect(&url, &["--resource", "PostgreSQL", "refused"]);
+    let run = run(["gc-pause", "--resource", &url, "-a", &server.address().to_string()]);
+    assert!(!run.stderr.contains("secret"), "{run:?}");
+}
+
+#[test]
+fn failures_that_cannot_be_staged_are_usage() {
+    let own = "--server /bin/true";
+    expect_refusal("failover", 2, &["failover needs --server", "makes them fail"]);
+    expect_refusal("restart -a 127.0.0.1:1", 2, &["restart needs --server"]);
+    expect_refusal("steady --kill-every 1s", 2, &["--kill-every"]);
+    let listening = format!("failover {own} -- --listen 127.0.0.1:7070");
+    expect_refusal(&listening, 2, &["--listen", "chooses itself"]);
+    let stopped = format!("restart {own} --kill-with kill,stop");
+    expect_refusal(&stopped, 2, &["--kill-with", "takes kill and term"]);
+    expect_refusal(&format!("failover {own} --kill-with hup"), 2, &["\"hup\"", "term"]);
+    expect_refusal(&format!("failover {own} --kill-every 6s"), 2, &["--kill-every", "10s twice"]);
+    let late = format!("failover {own} --takeover-after 4500ms");
+    expect_refusal(&late, 2, &["--takeover-after", "at most 4s"]);
+    let alone = format!("failover {own} --wake-after 3s");
+    expect_refusal(&alone, 2, &["--wake-after", "only with --kill-with stop"]);
+    for wake_after in ["500ms", "4100ms"] {
+        let words = format!("failover {own} --kill-with stop --wake-after {wake_after}");
+        expect_refusal(&words, 2, &["--wake-after", "from 1s", "to 4s"]);
+    }
+    expect_refusal(&format!("failover {own} --standby-clock soon"), 2, &["--standby-clock", "-5s"]);
+    expect_refusal(&format!("restart {own} --standby-clock -5s"), 2, &["--standby-clock"]);
+    expect_refusal(&format!("restart {own} --clock-step -5s"), 2, &["--clock-step", "-5s@10s"]);
+    let after = format!("failover {own} --clock-step -5s@10s");
+    expect_refusal(&after, 2, &["--clock-step", "not within --duration 10s"]);
+    expect_refusal(&format!("failover {own} -R 5"), 2, &["--rate", "--hold"]);
 }
 
 #[test]

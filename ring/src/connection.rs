@@ -51,11 +51,15 @@ impl Flags {
     /// The caller wants nothing of it any more.
     pub(crate) const CLOSING: Flags = Flags(1 << 9);
     /// The close is with the kernel.
-    pub(crate) const DETACHING: Flags = Flags(1 << 10);
+    pub(crate) const CLOSE_SENT: Flags = Flags(1 << 10);
     /// The caller wants it read once.
     const WANT_ONCE: Flags = Flags(1 << 11);
     /// The caller wants it read on and on. Neither of the two: not at all.
     const WANT_STREAM: Flags = Flags(1 << 12);
+    /// The caller wants its socket back, once nothing is under way.
+    pub(crate) const LEAVING: Flags = Flags(1 << 13);
+    /// The descriptor that the caller gets is being made by the kernel.
+    pub(crate) const INSTALLING: Flags = Flags(1 << 14);
 
     #[inline]
     pub(crate) fn any(self, others: Flags) -> bool {
@@ -143,7 +147,8 @@ impl Connection {
 
     /// Whether the kernel still has an operation that will complete, other than the close.
     pub(crate) fn in_flight(&self) -> bool {
-        self.is_sending() || self.has(Flags::RECEIVING | Flags::PROBING | Flags::SHUTTING)
+        let reads = Flags::RECEIVING | Flags::PROBING;
+        self.is_sending() || self.has(reads | Flags::SHUTTING | Flags::INSTALLING)
     }
 }
 

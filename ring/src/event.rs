@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno as Code;
 
@@ -59,9 +60,35 @@ pub enum Event<'a> {
         /// The connection that is gone.
         id: ConnectionId,
     },
+    /// The connection is out of the ring and its slot free: the index may be attached again.
+    Detached {
+        /// The connection that is the ring's no more.
+        id: ConnectionId,
+        /// Its socket.
+        socket: Socket,
+    },
+    /// No descriptor could be made for the socket, which stays attached and is not read.
+    DetachFailed {
+        /// The connection that stays.
+        id: ConnectionId,
+        /// The reason, such as `EMFILE`.
+        error: Errno,
+    },
     /// A [`Waker`](crate::Waker) was used, once or more often. May rarely come without a cause.
     Woken,
 }
+
+/// A socket that was taken out of a ring. Two are equal if they are the same descriptor.
+#[derive(Debug)]
+pub struct Socket(pub OwnedFd);
+
+impl PartialEq for Socket {
+    fn eq(&self, other: &Socket) -> bool {
+        self.0.as_raw_fd() == other.0.as_raw_fd()
+    }
+}
+
+impl Eq for Socket {}
 
 /// An operating system's error number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,6 +99,7 @@ impl Errno {
     pub(crate) const BROKEN_PIPE: Errno = Errno(Code::PIPE.raw_os_error());
     pub(crate) const CANCELED: Errno = Errno(Code::CANCELED.raw_os_error());
     pub(crate) const NO_BUFFERS: Errno = Errno(Code::NOBUFS.raw_os_error());
+    pub(crate) const TIME: Errno = Errno(Code::TIME.raw_os_error());
 
     /// Whether the peer has broken the connection off, as against the kernel having given up on it.
     pub fn is_by_peer(self) -> bool {

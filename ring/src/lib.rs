@@ -32,7 +32,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `ring` | the turn: submit, wait, reap, hand out |
-//! | `requests` | what the caller asks of a connection: attach, read, probe, send, shut, close |
+//! | `requests` | what the caller asks of a connection, from attaching it to closing it |
 //! | `connection` | the record of 16 bytes that a connection costs, and its table |
 //! | `event` | what is handed out |
 //! | `operation` | kernel operations and the `user_data` that names them |
@@ -78,7 +78,7 @@ mod waker;
 pub use acceptor::{Acceptor, Bell, Dealer};
 pub use connection::{ConnectionId, Reading};
 pub use descriptors::raise_descriptor_limit;
-pub use event::{Errno, Event};
+pub use event::{Errno, Event, Socket};
 pub use ring::Ring;
 pub use send_pool::SEND_LEN;
 pub use setup::{Config, SetupError};

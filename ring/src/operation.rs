@@ -3,6 +3,7 @@
 use std::os::fd::RawFd;
 
 use io_uring::squeue::{Entry, Flags};
+use io_uring::types::{TimeoutFlags, Timespec};
 use io_uring::{cqueue, opcode, types};
 use libc::msghdr;
 use rustix::event::PollFlags;
@@ -25,13 +26,16 @@ pub(crate) enum Kind {
     Close,
     CancelReceive,
     CancelSend,
+    Install,
     Wake,
+    Alarm,
+    MoveAlarm,
     /// No operation: the ring's own note to look at a send that didn't complete at once.
     LateSend,
 }
 
 impl Kind {
-    const ALL: [Kind; 9] = [
+    const ALL: [Kind; 12] = [
         Kind::Receive,
         Kind::Probe,
         Kind::Send,
@@ -39,7 +43,10 @@ impl Kind {
         Kind::Close,
         Kind::CancelReceive,
         Kind::CancelSend,
+        Kind::Install,
         Kind::Wake,
+        Kind::Alarm,
+        Kind::MoveAlarm,
         Kind::LateSend,
     ];
 }
@@ -50,6 +57,9 @@ fn user_data(kind: Kind, id: ConnectionId) -> u64 {
     debug_assert!(id.index < SLOTS_MAX);
     u64::from(kind as u8) << 56 | u64::from(id.index) << 32 | u64::from(id.generation)
 }
+
+/// For operations that are no connection's.
+const OF_THE_RING: ConnectionId = ConnectionId { index: 0, generation: 0 };
 
 /// An operation that may be submitted: if it refers to memory, somebody promised that the memory
 /// lives long enough.
@@ -136,12 +146,41 @@ impl Operation {
         Operation::tagged(cancel, kind, id)
     }
 
+    /// Gives the socket a descriptor of the process, close-on-exec, beside its place in the table.
+    pub(crate) fn install(id: ConnectionId) -> Operation {
+        let install = opcode::FixedFdInstall::new(types::Fixed(id.index), 0).build();
+        Operation::tagged(install, Kind::Install, id)
+    }
+
     /// Completes whenever the waker's descriptor is written to.
     pub(crate) fn watch(descriptor: RawFd) -> Operation {
         let poll = opcode::PollAdd::new(types::Fd(descriptor), u32::from(PollFlags::IN.bits()))
             .multi(true)
             .build();
-        Operation::tagged(poll, Kind::Wake, ConnectionId { index: 0, generation: 0 })
+        Operation::tagged(poll, Kind::Wake, OF_THE_RING)
+    }
+
+    /// Completes at a moment of `CLOCK_MONOTONIC`.
+    ///
+    /// # Safety
+    ///
+    /// What `at` points to stays alive until this is submitted.
+    pub(crate) unsafe fn alarm(at: *const Timespec) -> Operation {
+        let timeout = opcode::Timeout::new(at).flags(TimeoutFlags::ABS).build();
+        Operation::tagged(timeout, Kind::Alarm, OF_THE_RING)
+    }
+
+    /// Gives the alarm another moment. It completes only if there was no alarm any more.
+    ///
+    /// # Safety
+    ///
+    /// What `at` points to stays alive until this is submitted.
+    pub(crate) unsafe fn move_alarm(at: *const Timespec) -> Operation {
+        let update = opcode::TimeoutUpdate::new(user_data(Kind::Alarm, OF_THE_RING), at)
+            .flags(TimeoutFlags::ABS)
+            .build()
+            .flags(Flags::SKIP_SUCCESS);
+        Operation::tagged(update, Kind::MoveAlarm, OF_THE_RING)
     }
 
     #[inline]

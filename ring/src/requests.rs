@@ -119,6 +119,35 @@ impl Ring {
         self.queues.push(&Operation::shutdown(id));
     }
 
+    /// Takes the socket out of the ring, to be used elsewhere: what the kernel has of it is taken
+    /// back, then a descriptor is made for it. Bytes that were already read are still handed out;
+    /// then it is answered by `Detached` or `DetachFailed`, or, if the stream has ended, by
+    /// `EndOfStream` or `ReceiveFailed` in place of them.
+    ///
+    /// # Panics
+    ///
+    /// If a send is in flight or the write side is shut.
+    pub fn detach(&mut self, id: ConnectionId) {
+        let connection = self.connections.open(id);
+        assert!(!connection.is_sending(), "{id:?} is detached under a send");
+        assert!(!connection.has(Flags::WRITE_SHUT), "{id:?} is detached after its shutdown");
+        connection.flags.remove(Flags::PROBE_OWED);
+        connection.flags |= Flags::LEAVING;
+        connection.want(Reading::Off);
+        self.adjust_reading(id);
+        self.install_if_quiet(id);
+    }
+
+    /// Makes the descriptor for a connection that is to leave and of which the kernel has nothing.
+    pub(crate) fn install_if_quiet(&mut self, id: ConnectionId) {
+        let connection = self.connections.expect(id);
+        if connection.has(Flags::LEAVING) && !connection.in_flight() {
+            connection.flags.remove(Flags::LEAVING);
+            connection.flags |= Flags::INSTALLING;
+            self.queues.push(&Operation::install(id));
+        }
+    }
+
     /// Ends the connection: takes back what the kernel has of it, then closes the socket. Answered
     /// by `Closed`, and no other event of it comes from this call on. A send that the socket can
     /// take at once still goes out. Does nothing if it is already closing or gone.
@@ -143,9 +172,9 @@ impl Ring {
     /// left. Earlier would be in vain: an armed receive holds the socket open.
     pub(crate) fn close_if_quiet(&mut self, id: ConnectionId) {
         let connection = self.connections.expect(id);
-        let closing = connection.has(Flags::CLOSING) && !connection.has(Flags::DETACHING);
+        let closing = connection.has(Flags::CLOSING) && !connection.has(Flags::CLOSE_SENT);
         if closing && !connection.in_flight() {
-            connection.flags |= Flags::DETACHING;
+            connection.flags |= Flags::CLOSE_SENT;
             self.queues.push(&Operation::close(id));
         }
     }

@@ -40,13 +40,17 @@ impl SendPool {
         &mut self.draft[..]
     }
 
-    /// Copies the first `len` bytes of the draft into a buffer that nobody else touches until it is
-    /// given back. Returns the buffer and where it starts.
+    /// Copies at least the first `len` bytes of the draft into a buffer that nobody else touches
+    /// until it is given back. Returns the buffer and where it starts.
     #[inline]
     pub(crate) fn keep(&mut self, len: usize) -> (u32, *const u8) {
         let SendPool { draft, short, long } = self;
-        let buffers = if len <= SHORT_LEN { short } else { long };
-        buffers.take(&draft[..len])
+        // Whole buffers: a length that the compiler knows is copied without a call.
+        if len <= SHORT_LEN {
+            short.take::<SHORT_LEN>(draft.first_chunk().expect("shorter than the draft"))
+        } else {
+            long.take::<SEND_LEN>(draft)
+        }
     }
 
     /// Takes the buffer of a send of `len` bytes back, after its completion.
@@ -80,17 +84,17 @@ impl Buffers {
 
     /// There is one, as each connection has at most one send in flight.
     #[inline]
-    fn take(&mut self, content: &[u8]) -> (u32, *const u8) {
-        assert!(content.len() <= self.len, "{} bytes in a buffer of {}", content.len(), self.len);
+    fn take<const LEN: usize>(&mut self, content: &[u8; LEN]) -> (u32, *const u8) {
+        assert_eq!(LEN, self.len, "a buffer is filled as a whole");
         self.in_use += 1;
         let buffer = self.free.pop().unwrap_or_else(|| {
             self.untouched += 1;
             self.untouched - 1
         });
         let start = self.bytes.at(buffer as usize * self.len);
-        // SAFETY: the buffer is inside the mapping, `len` bytes are ours alone as it was free, and
-        // the content, which is no longer, is elsewhere.
-        unsafe { start.copy_from_nonoverlapping(content.as_ptr(), content.len()) };
+        // SAFETY: the buffer is inside the mapping, its bytes are ours alone as it was free, and
+        // the content, which is as long, is elsewhere.
+        unsafe { start.copy_from_nonoverlapping(content.as_ptr(), LEN) };
         (buffer, start)
     }
 

@@ -209,6 +209,7 @@ fn require_operations(ring: &IoUring) -> Result<(), SetupError> {
         ("IORING_OP_ASYNC_CANCEL", probe.is_supported(opcode::AsyncCancel::CODE)),
         ("IORING_OP_SHUTDOWN", probe.is_supported(opcode::Shutdown::CODE)),
         ("IORING_OP_CLOSE", probe.is_supported(opcode::Close::CODE)),
+        ("IORING_OP_FIXED_FD_INSTALL", probe.is_supported(opcode::FixedFdInstall::CODE)),
     ];
     require(&operations)
 }

@@ -125,6 +125,66 @@ fn a_wait_ends_with_its_time() {
     assert_eq!(ring.next_event(), None);
 }
 
+/// `CLOCK_MONOTONIC`, in which alarms are set.
+fn monotonic() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::try_from(now).expect("no time before the start")
+}
+
+/// Waits without a timeout until that moment; what comes earlier has come in vain.
+fn wait_until(ring: &mut Ring, moment: Duration) {
+    while monotonic() < moment {
+        ring.wait(None).expect("a wait");
+        assert!(ring.next_event().is_none(), "an alarm is no event");
+    }
+}
+
+#[test]
+fn an_alarm_ends_a_wait_and_can_be_set_again() {
+    let mut ring = Ring::new(&SMALL).expect("io_uring");
+    for _ in 0..3 {
+        let at = monotonic() + Duration::from_millis(20);
+        ring.set_alarm(at);
+        wait_until(&mut ring, at);
+    }
+}
+
+#[test]
+fn of_two_alarms_the_earlier_one_rings() {
+    const FAR: Duration = Duration::from_secs(3600);
+    for is_submitted_between in [false, true] {
+        let mut ring = Ring::new(&SMALL).expect("io_uring");
+        ring.set_alarm(monotonic() + FAR);
+        if is_submitted_between {
+            ring.wait(Some(Duration::ZERO)).expect("a wait");
+        }
+        let at = monotonic() + Duration::from_millis(20);
+        ring.set_alarm(at);
+        ring.set_alarm(monotonic() + FAR);
+        // In an hour, if the far one had its way.
+        wait_until(&mut ring, at);
+    }
+}
+
+#[test]
+fn an_alarm_that_is_moved_as_it_rings_is_not_lost() {
+    let mut ring = Ring::new(&SMALL).expect("io_uring");
+    let start = monotonic();
+    for round in 0..200 {
+        let soon = monotonic() + Duration::from_micros(round);
+        ring.set_alarm(soon);
+        ring.wait(Some(Duration::ZERO)).expect("a wait");
+        while ring.next_event().is_some() {}
+        // Earlier than the first, which is just ringing.
+        ring.set_alarm(start);
+        ring.wait(None).expect("a wait");
+        let at = monotonic() + Duration::from_millis(1);
+        while ring.next_event().is_some() {}
+        ring.set_alarm(at);
+        wait_until(&mut ring, at);
+    }
+}
+
 #[test]
 fn a_wait_doesnt_sleep_on_events_that_are_left() {
     let mut net = Loopback::new(&SMALL);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use loopback::{
     DEADLINE, Loopback, SMALL, Seen, bytes, read_exactly, received, wait_unread, write,
 };
-use monolock_ring::{Config, Reading};
+use monolock_ring::{Config, Event, Reading};
 use socket2::SockRef;
 
 #[test]
@@ -283,8 +283,8 @@ fn probes_between_armed_receives_keep_the_order_of_bytes() {
             net.ring.probe(id);
             net.ring.wait(Some(Duration::from_millis(100))).expect("wait");
             while let Some(event) = net.ring.next_event() {
-                if let Seen::Received(_, part) = Seen::from(event) {
-                    for byte in part {
+                if let Event::Received { bytes, .. } = event {
+                    for &byte in bytes {
                         assert_eq!(usize::from(byte), next % 251, "at {next}");
                         next += 1;
                     }

@@ -1,13 +1,8 @@
 //! Watches the wall clock for steps. Tokens go on from the last one whatever it does, but after a
 //! step backwards a restart would begin below them.
 
-use std::time::Duration;
-
 use monolock_core::time::{Instant, UnixTime};
 use tracing::warn;
-
-/// How often to look.
-pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
 /// A difference that no ordinary correction of a clock makes within a period.
 const STEP_MIN_NANOS: i128 = 2_000_000_000;

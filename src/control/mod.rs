@@ -1,24 +1,47 @@
 //! The control plane: everything that is not a session, on the main thread, so that it can never
 //! hold up an event loop.
 
+mod admin;
 mod clock_watch;
+mod http;
+mod loop_watch;
+pub mod metrics;
+mod ops;
+mod process_stats;
+mod running;
 mod runtime;
 pub mod signals;
+mod wall_time;
 
 use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 use monolock_core::effect::ReleaseReason;
 use monolock_core::engine::Engine;
 use monolock_core::fencing::TokenMint;
+use monolock_core::shard_map::ShardMap;
 use monolock_ring::Acceptor;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 
+use self::admin::Admin;
 use self::clock_watch::ClockWatch;
+use self::ops::Ops;
+use self::running::{Addresses, Running};
 use crate::clock;
+use crate::config::Config;
 use crate::fatal::Fatal;
-use crate::shards::{Command, ShardHandle};
+use crate::shards::{AcceptCounts, Command, ShardHandle};
+
+/// How often the control plane looks at the clocks and at the event loops.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// A third of an event loop's share of a busy processor: enough to answer probes in time.
+const NICENESS: i32 = 5;
 
 /// Something that the control plane has to act upon.
 #[derive(Debug)]
@@ -27,19 +50,37 @@ pub enum Event {
     Signal(signals::Request),
     /// An event loop has ended; this is what it leaves behind.
     ShardEnded(io::Result<Box<Engine>>),
+    /// Holders have finished, or their time is over.
+    Drained,
 }
 
 /// The parts of a running server that the control plane steers.
 #[derive(Debug)]
 pub struct Server {
+    /// Where clients connect to.
+    pub address: SocketAddr,
+    /// For how many of them there is room.
+    pub sessions_max: u64,
     /// Its event loops.
-    pub shards: Vec<ShardHandle>,
+    pub shards: Arc<[ShardHandle]>,
     /// What deals connections to them, until the server shuts down.
     pub acceptor: Acceptor,
-    /// Where their tokens come from.
-    pub mint: std::sync::Arc<TokenMint>,
+    /// What became of the connections.
+    pub accept_counts: Arc<AcceptCounts>,
+    /// Where the tokens come from.
+    pub mint: Arc<TokenMint>,
+    /// Which loop owns which lock.
+    pub shard_map: ShardMap,
+    /// The settings.
+    pub config: Config,
     /// What there is to act upon.
     pub events: UnboundedReceiver<Event>,
+    /// Where it is told of things to act upon.
+    pub tell: UnboundedSender<Event>,
+    /// Where probes and scrapes come in, if they may.
+    pub ops: Option<TcpListener>,
+    /// Where administrators come in, if they may.
+    pub admin: Option<TcpListener>,
 }
 
 /// Steers the server until it has shut down.
@@ -47,45 +88,72 @@ pub struct Server {
 /// # Errors
 /// If an event loop could not go on.
 pub fn run(server: Server) -> Result<(), Fatal> {
+    yield_to_event_loops();
     match runtime::block_on(steer(server)) {
         Ok(result) => result,
         Err(error) => Err(Fatal::dead_end(format_args!("cannot start the control plane: {error}"))),
     }
 }
 
+/// When there is less than a processor for each, event loops go first. On Linux this is the calling
+/// thread's alone; the others have been started before.
+fn yield_to_event_loops() {
+    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+        warn!("the control plane can't give way to the event loops: {error}");
+    }
+}
+
 async fn steer(server: Server) -> Result<(), Fatal> {
-    let Server { shards, acceptor, mint, mut events } = server;
+    let Server { shards, shard_map, mint, accept_counts, .. } = server;
+    let Server { address, sessions_max, config, acceptor, mut events, tell, .. } = server;
+    let addresses = Addresses {
+        listen: address,
+        ops: address_of(server.ops.as_ref()),
+        admin: address_of(server.admin.as_ref()),
+    };
+    let running = Running::new(shards, shard_map, addresses, mint, accept_counts);
+    let running = Rc::new(running);
+    if let Some(listener) = server.ops {
+        info!("/metrics, /healthz and /readyz are on http://{}", running.addresses.ops);
+        let ops = Rc::new(Ops { running: Rc::clone(&running) });
+        runtime::spawn(http::serve(listener, ops));
+    }
+    if let Some(listener) = server.admin {
+        warn_if_not_loopback(&listener);
+        info!("the admin API is on http://{}", running.addresses.admin);
+        let admin = Rc::new(Admin { running: Rc::clone(&running), config, tell });
+        runtime::spawn(http::serve(listener, admin));
+    }
+    let count = running.shards.len();
+    // Said only now that everything stands.
+    info!("listening on {address}, room for {sessions_max} sessions in {count} shards");
     let mut acceptor = Some(acceptor);
-    let mut running = shards.len();
+    let mut loops_running = count;
     let mut told = 0;
     let mut clock_watch = ClockWatch::new(clock::now().unix, clock::since_boot());
-    let mut ticks = tokio::time::interval(clock_watch::PERIOD);
+    let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while running > 0 {
+    while loops_running > 0 {
         let event = tokio::select! {
             event = events.recv() => event.expect("the signals' thread does not end"),
             _ = ticks.tick() => {
                 clock_watch.look(clock::now().unix, clock::since_boot());
+                running.loop_watch.look(&running.shards);
                 continue;
             }
         };
         match event {
             Event::Signal(signals::Request::Reload) => {
                 info!("SIGHUP: nothing to read again");
+                running.note_reload(true);
             }
             Event::Signal(signals::Request::ShutDown(signal)) => {
                 info!("{signal}: shutting down");
-                warn_if_tokens_are_ahead(&mint);
-                // First nobody comes in any more, then those who are in are told.
-                if let Some(acceptor) = acceptor.take() {
-                    acceptor.stop();
-                }
-                for shard in &shards {
-                    shard.tell(Command::ShutDown);
-                }
+                shut_down(&running, acceptor.take());
             }
+            Event::Drained => shut_down(&running, acceptor.take()),
             Event::ShardEnded(Ok(engine)) => {
-                running -= 1;
+                loops_running -= 1;
                 told += engine.counts().releases(ReleaseReason::Shutdown);
             }
             Event::ShardEnded(Err(error)) => {
@@ -97,6 +165,33 @@ async fn steer(server: Server) -> Result<(), Fatal> {
     }
     info!(holders_told = told, "stopped");
     Ok(())
+}
+
+/// Begins to shut down: first nobody comes in any more, then those who are in are told.
+fn shut_down(running: &Running, acceptor: Option<Acceptor>) {
+    running.begin_to_shut_down();
+    warn_if_tokens_are_ahead(&running.mint);
+    // Without one it is shutting down already.
+    if let Some(acceptor) = acceptor {
+        acceptor.stop();
+        running.shards.iter().for_each(|shard| shard.tell(Command::ShutDown));
+    }
+}
+
+fn address_of(listener: Option<&TcpListener>) -> String {
+    let address = listener.and_then(|listener| listener.local_addr().ok());
+    address.map(|address| address.to_string()).unwrap_or_default()
+}
+
+fn warn_if_not_loopback(listener: &TcpListener) {
+    if let Ok(address) = listener.local_addr()
+        && !address.ip().is_loopback()
+    {
+        warn!(
+            "the admin API has no authentication, and {address} is not a loopback address: whoever \
+             reaches it can take locks from their holders"
+        );
+    }
 }
 
 /// Whoever stops the server now and starts it again at once would get tokens below the last ones.

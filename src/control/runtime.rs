@@ -13,3 +13,8 @@ pub(super) fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
     let runtime = tokio_uring::Runtime::new(&builder)?;
     Ok(runtime.block_on(future))
 }
+
+/// Runs something beside the rest, on the same thread. It ends with the control plane.
+pub(super) fn spawn(future: impl Future<Output = ()> + 'static) {
+    drop(tokio_uring::spawn(future));
+}

@@ -12,6 +12,8 @@
 pub(crate) mod bystanders;
 pub(crate) mod client;
 pub(crate) mod crowd;
+pub(crate) mod http;
+pub(crate) mod outside;
 pub(crate) mod own_port;
 pub(crate) mod patience;
 pub(crate) mod procfs;

@@ -39,12 +39,17 @@ pub(crate) fn has_keepalive(server: SocketAddr, client: SocketAddr) -> bool {
 
 /// Where a process listens with IPv4, if it does.
 pub(crate) fn listening_address(pid: Pid) -> Option<SocketAddr> {
+    listening_addresses(pid).pop()
+}
+
+/// All addresses at which a process listens with IPv4.
+pub(crate) fn listening_addresses(pid: Pid) -> Vec<SocketAddr> {
     let inodes: Vec<u64> = open_files(pid)
         .into_iter()
         .filter_map(|(_, target)| target.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok())
         .collect();
-    let listening = listening_sockets().find(|socket| inodes.contains(&socket.inode));
-    listening.map(|socket| socket.local)
+    let listening = listening_sockets().filter(|socket| inodes.contains(&socket.inode));
+    listening.map(|socket| socket.local).collect()
 }
 
 /// The numbers of the open files of a process and what they are.

@@ -26,6 +26,8 @@ pub(crate) struct Launch {
     env: Vec<(OsString, OsString)>,
     /// A shell command that runs before the binary, in its process.
     prologue: Option<String>,
+    /// A program and its arguments that run the binary, under the same process number.
+    runner: Vec<OsString>,
     /// What it gets as its stdin.
     stdin: Option<Arc<OwnedFd>>,
     /// The text of the last line that is read of its stderr.
@@ -63,6 +65,12 @@ impl Launch {
     /// Runs `sh` first, which becomes the binary after this command.
     pub(crate) fn after_shell(mut self, prologue: &str) -> Launch {
         self.prologue = Some(prologue.to_owned());
+        self
+    }
+
+    /// Has this program run it, which must let it have the process number that it was started with.
+    pub(crate) fn run_by(mut self, words: impl IntoIterator<Item: Into<OsString>>) -> Launch {
+        self.runner.extend(words.into_iter().map(Into::into));
         self
     }
 
@@ -159,16 +167,15 @@ impl Launch {
     }
 
     fn command(&self) -> Command {
-        let binary = env!("CARGO_BIN_EXE_monolock");
-        let mut command = match &self.prologue {
-            None => Command::new(binary),
-            Some(prologue) => {
-                let mut shell = Command::new("sh");
-                let script = format!("{prologue}; exec \"$@\"");
-                shell.args(["-c", &script, "sh", binary]);
-                shell
-            }
-        };
+        let mut words: Vec<OsString> = Vec::new();
+        if let Some(prologue) = &self.prologue {
+            let script = format!("{prologue}; exec \"$@\"");
+            words.extend(["sh", "-c", &script, "sh"].map(OsString::from));
+        }
+        words.extend(self.runner.iter().cloned());
+        words.push(env!("CARGO_BIN_EXE_monolock").into());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         // What the developer's own shell sets must not decide a test.
         for (name, _) in std::env::vars_os() {
             if name.as_encoded_bytes().starts_with(b"MONOLOCK_") {
@@ -257,6 +264,28 @@ impl Server {
     #[track_caller]
     pub(crate) fn address(&self) -> SocketAddr {
         self.address.expect("the server was seen to listen")
+    }
+
+    /// Where its ops endpoints are.
+    #[track_caller]
+    pub(crate) fn ops_address(&self) -> SocketAddr {
+        self.http_address("/metrics, /healthz and /readyz are on http://")
+    }
+
+    /// Where its admin API is.
+    #[track_caller]
+    pub(crate) fn admin_address(&self) -> SocketAddr {
+        self.http_address("the admin API is on http://")
+    }
+
+    #[track_caller]
+    fn http_address(&self, before: &str) -> SocketAddr {
+        let lines = self.stderr();
+        let address = lines.iter().find_map(|line| {
+            let (_, after) = line.split_once(before)?;
+            leading_address(after)
+        });
+        address.unwrap_or_else(|| panic!("no address behind {before:?}; {}", self.said()))
     }
 
     /// For one that was spawned, and was seen to listen there.
@@ -423,7 +452,10 @@ impl Stderr {
 
 /// Takes the address out of a log line, whatever the format of the log puts behind it.
 fn listening_address(line: &str) -> Option<SocketAddr> {
-    let (_, after) = line.split_once("listening on ")?;
+    leading_address(line.split_once("listening on ")?.1)
+}
+
+fn leading_address(after: &str) -> Option<SocketAddr> {
     let is_of_address = |c: char| c.is_ascii_hexdigit() || ".:[]".contains(c);
     let end = after.find(|c| !is_of_address(c)).unwrap_or(after.len());
     after[..end].parse().ok()

@@ -12,6 +12,7 @@ pub(crate) const ACQUIRE_HEADER_BYTES: usize = 8;
 /// The codes of ERROR.
 pub(crate) mod code {
     pub(crate) const SHUTTING_DOWN: u8 = 0x01;
+    pub(crate) const CLOSED_BY_ADMINISTRATOR: u8 = 0x02;
     pub(crate) const TOO_MANY_SESSIONS: u8 = 0x03;
     pub(crate) const UNSUPPORTED_VERSION: u8 = 0x10;
     pub(crate) const FIRST_NOT_ACQUIRE: u8 = 0x11;

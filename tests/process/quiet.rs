@@ -18,6 +18,7 @@ fn a_holder_that_closed_its_half_and_reads_nothing_loses_the_lock_in_time() {
         let options = Options { receive_buffer_bytes: Some(1 << 10), ..Options::default() };
         let mut holder = Client::connect_with(server.address(), options);
         holder.acquire(&name, LONG_LEASE_MS);
+        holder.expect_acquired();
         let mut waiter = Client::waiter(server.address(), &name, LONG_LEASE_MS);
         for portion in vec![HEARTBEAT; heartbeats].chunks(4 << 10) {
             holder.send(portion);

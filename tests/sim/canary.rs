@@ -1,16 +1,19 @@
 //! Engines that are broken on purpose: each does one thing wrong with what the real one says, and
 //! the judge must see it. A judge that is never right to complain is worth nothing.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use monolock_core::effect::{Effect, Ownership, OwnershipChange, ReleaseReason};
-use monolock_core::engine::{Engine, ForceReleaseError};
+use monolock_core::engine::{Departure, Engine, ForceReleaseError};
 use monolock_core::fencing::Token;
+use monolock_core::places::Places;
 use monolock_core::session::{PeerAddress, SessionId};
-use monolock_core::time::Now;
+use monolock_core::shard_map::ShardNumber;
+use monolock_core::time::{Instant, Now};
 use monolock_core::wire::{ACQUIRED_LEN, ERROR, ErrorCode, HEARTBEAT};
 
-use super::lock_server::LockServer;
+use super::lock_server::{LockServer, Parts};
 use super::workload::LOCKS;
 
 /// A canary: an engine, and what it remembers besides.
@@ -23,8 +26,8 @@ macro_rules! canary {
         }
 
         impl $name {
-            pub(crate) fn found(engine: Engine) -> Box<dyn LockServer> {
-                Box::new($name { engine, $($field: $initial),* })
+            pub(crate) fn found(parts: Parts) -> Box<dyn LockServer> {
+                Box::new($name { engine: parts.engine(), $($field: $initial),* })
             }
         }
     };
@@ -238,6 +241,19 @@ impl LockServer for ExpiresEarly {
 }
 
 canary! {
+    /// Its driver's alarm clock runs slow.
+    ExpiresLate {}
+}
+
+impl LockServer for ExpiresLate {
+    has_an_engine!();
+
+    fn wake_at(&mut self, now: Now) -> Option<Instant> {
+        self.engine.wake_at(now).map(|at| at.after_ms(3))
+    }
+}
+
+canary! {
     /// Does not look whether there is something to be read before it lets a session expire.
     ProbesNothing { effects: VecDeque<Effect> = VecDeque::new() }
 }
@@ -446,4 +462,142 @@ impl LockServer for ForgetsNobody {
     has_an_engine!();
 
     fn forget(&mut self, _: SessionId) {}
+}
+
+canary! {
+    /// Loses what has come behind the ACQUIRE of a connection that moves.
+    LosesBytesInMoves {}
+}
+
+impl LockServer for LosesBytesInMoves {
+    has_an_engine!();
+
+    fn depart(&mut self, id: SessionId) -> Departure {
+        Departure { heartbeats: 0, ..self.engine.depart(id) }
+    }
+}
+
+canary! {
+    /// Restarts the lease of a connection that comes from another event loop.
+    RestartsLeaseInMoves {}
+}
+
+impl LockServer for RestartsLeaseInMoves {
+    has_an_engine!();
+
+    fn adopt(&mut self, id: SessionId, departure: &Departure, now: Now) {
+        let departure = Departure { last_seen: now.instant, ..departure.clone() };
+        self.engine.adopt(id, &departure, now);
+    }
+}
+
+/// Its event loops mint for themselves.
+pub(crate) struct MintsInEachShard;
+
+impl MintsInEachShard {
+    pub(crate) fn found(mut parts: Parts) -> Box<dyn LockServer> {
+        parts.mint = Arc::default();
+        Box::new(parts.engine())
+    }
+}
+
+canary! {
+    /// Sends on who has come from another event loop.
+    MovesTwice {
+        again: BTreeMap<SessionId, Departure> = BTreeMap::new(),
+        effects: VecDeque<Effect> = VecDeque::new(),
+        now: Now = Now::default()
+    }
+}
+
+impl LockServer for MovesTwice {
+    has_an_engine!();
+
+    fn adopt(&mut self, id: SessionId, departure: &Departure, now: Now) {
+        self.engine.adopt(id, departure, now);
+        let to = u32::from(departure.to == 0);
+        self.again.insert(id, Departure { to, ..departure.clone() });
+        self.effects.push_back(Effect::Move { session: id, to });
+        self.now = now;
+    }
+
+    fn is_to_move(&mut self, id: SessionId) -> bool {
+        self.again.contains_key(&id) || Engine::is_to_move(&self.engine, id)
+    }
+
+    fn leave(&mut self, id: SessionId) {
+        if !self.again.contains_key(&id) {
+            self.engine.leave(id);
+        }
+    }
+
+    fn wait_for_place(&mut self, id: SessionId, now: Now) {
+        if self.again.remove(&id).is_none() {
+            self.engine.wait_for_place(id, now);
+        }
+    }
+
+    fn transmit(&mut self, id: SessionId, out: &mut [u8]) -> usize {
+        let len = self.engine.transmit(id, out);
+        if self.again.contains_key(&id) { 0 } else { len }
+    }
+
+    fn depart(&mut self, id: SessionId) -> Departure {
+        let Some(departure) = self.again.remove(&id) else { return self.engine.depart(id) };
+        self.engine.disconnected(id, self.now);
+        while self.engine.poll_change().is_some() {}
+        while let Some(effect) = self.engine.poll_effect() {
+            if effect != Effect::Close(id) {
+                self.effects.push_back(effect);
+            }
+        }
+        self.engine.forget(id);
+        departure
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front().or_else(|| self.engine.poll_effect())
+    }
+}
+
+canary! {
+    /// Tells no other event loop that somebody waits for a place in it.
+    ForgetsWhoWaitsForPlaces {}
+}
+
+impl LockServer for ForgetsWhoWaitsForPlaces {
+    has_an_engine!();
+
+    fn waiting_for(&mut self, _: ShardNumber) -> u32 {
+        0
+    }
+}
+
+canary! {
+    /// Keeps the places of those who end on their way to them.
+    KeepsPlaces {}
+}
+
+impl LockServer for KeepsPlaces {
+    has_an_engine!();
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        match self.engine.poll_effect()? {
+            Effect::GiveBackPlace { .. } => self.poll_effect(),
+            effect => Some(effect),
+        }
+    }
+}
+
+canary! {
+    /// Ends when it has nobody itself, whoever may be on the way to it.
+    EndsBeforeTheOthers {}
+}
+
+impl LockServer for EndsBeforeTheOthers {
+    has_an_engine!();
+
+    fn may_end(&mut self, _: &[Places]) -> bool {
+        self.engine.sessions() == 0
+    }
 }

@@ -1,12 +1,16 @@
-//! The server around an engine, with the order of a real event loop: what has come in, then the
+//! One event loop around an engine, with the order of a real one: what has come in, then the
 //! deadlines, then what the engine asks for. Like the real one it doesn't decide anything.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use monolock_core::effect::{Effect, Ownership, OwnershipChange, Reading};
+use monolock_core::engine::Departure;
 use monolock_core::fencing::Token;
+use monolock_core::places::{PlaceQueue, Places};
 use monolock_core::session::{PeerAddress, SessionId};
+use monolock_core::shard_map::ShardNumber;
 use monolock_core::time::{Instant, Now};
 use monolock_core::wire::ERROR_LEN_MAX;
 
@@ -14,7 +18,7 @@ use super::auditor::Auditor;
 use super::draws::Draws;
 use super::lock_server::LockServer;
 use super::network::{Input, Network};
-use super::sighting::{Connection, End, Sighting};
+use super::sighting::{Connection, End, Gauges, Remains, Sighting};
 use super::workload::Habits;
 
 /// The bytes that one read can take.
@@ -44,13 +48,58 @@ enum Send {
     Taken,
 }
 
-/// One process of the server.
+/// What an event loop is told by another thread.
+#[derive(Clone, Debug)]
+pub(crate) enum Message {
+    Connection(Connection),
+    Adopt { connection: Connection, departure: Departure },
+    PlacesWanted { from: ShardNumber, count: u32 },
+    PlaceKept { at: ShardNumber },
+    PlaceReturned { from: ShardNumber, still_wanted: u32 },
+    ShutDown,
+}
+
+impl Message {
+    /// The connection that it is about to hand over.
+    pub(crate) fn connection(&self) -> Option<Connection> {
+        match *self {
+            Message::Connection(connection) | Message::Adopt { connection, .. } => Some(connection),
+            _ => None,
+        }
+    }
+}
+
+/// A place in another event loop.
+#[derive(Clone, Copy)]
+enum Place {
+    Taken(SessionId, ShardNumber),
+    Offered(ShardNumber),
+}
+
+/// A connection whose socket is being taken out of the ring.
+struct Leaver {
+    connection: Connection,
+    /// A read was under way, and may still find something.
+    is_read: bool,
+    /// The turn in which it is out.
+    gone_in: u64,
+}
+
+/// One event loop of a process.
 pub(crate) struct Driver {
+    number: ShardNumber,
     server: Box<dyn LockServer>,
     habits: Habits,
     draws: Draws,
     turn: u64,
-    backlog: VecDeque<Connection>,
+    inbox: VecDeque<Message>,
+    outbox: Vec<(ShardNumber, Message)>,
+    /// Those of all event loops.
+    places: Arc<[Places]>,
+    places_wanted: PlaceQueue,
+    places_elsewhere: VecDeque<Place>,
+    leavers: Vec<Leaver>,
+    freed: u32,
     connections: BTreeMap<SessionId, Connection>,
     sessions: BTreeMap<Connection, SessionId>,
     sends: BTreeMap<Connection, Send>,
@@ -62,13 +111,26 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    pub(crate) fn new(server: Box<dyn LockServer>, habits: Habits, draws: Draws) -> Driver {
+    pub(crate) fn new(
+        number: ShardNumber,
+        server: Box<dyn LockServer>,
+        places: Arc<[Places]>,
+        habits: Habits,
+        draws: Draws,
+    ) -> Driver {
         Driver {
+            number,
             server,
             habits,
             draws,
             turn: 0,
-            backlog: VecDeque::new(),
+            inbox: VecDeque::new(),
+            outbox: Vec::new(),
+            places_wanted: PlaceQueue::new(u32::try_from(places.len()).expect("few")),
+            places,
+            places_elsewhere: VecDeque::new(),
+            leavers: Vec::new(),
+            freed: 0,
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),
             sends: BTreeMap::new(),
@@ -78,12 +140,14 @@ impl Driver {
         }
     }
 
-    /// A connection waits to be taken: whether anybody listens.
-    pub(crate) fn knock(&mut self, connection: Connection) -> bool {
-        if !self.is_shutting_down {
-            self.backlog.push_back(connection);
-        }
-        !self.is_shutting_down
+    /// A message has arrived.
+    pub(crate) fn tell(&mut self, message: Message) {
+        self.inbox.push_back(message);
+    }
+
+    /// The messages that it has sent.
+    pub(crate) fn take_sent(&mut self) -> Vec<(ShardNumber, Message)> {
+        std::mem::take(&mut self.outbox)
     }
 
     /// The kernel has taken the rest of what was sent.
@@ -95,42 +159,41 @@ impl Driver {
     pub(crate) fn next_turn(&mut self, turn: &Turn<'_>) -> Option<Instant> {
         let is_busy = !self.probes.is_empty()
             || !self.closed.is_empty()
+            || !self.inbox.is_empty()
+            || !self.places_elsewhere.is_empty()
+            || !self.leavers.is_empty()
             || self.sends.values().any(|send| *send != Send::Blocked)
             || self.next_to_read(turn.network, &BTreeSet::new()).is_some();
         if is_busy { Some(turn.now.instant) } else { self.server.wake_at(turn.now) }
     }
 
-    /// All connections that the process has, for when it dies.
+    /// All connections that it has or is being handed.
     pub(crate) fn all_connections(&self) -> Vec<Connection> {
-        self.sessions.keys().chain(&self.backlog).copied().collect()
+        let handed_over = self.inbox.iter().filter_map(Message::connection);
+        self.sessions.keys().copied().chain(handed_over).collect()
+    }
+
+    pub(crate) fn has(&self, connection: Connection) -> bool {
+        self.sessions.contains_key(&connection)
     }
 
     /// Whether it was told to end, and everybody is gone.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.is_shutting_down && self.sessions.is_empty() && self.backlog.is_empty()
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.is_shutting_down && self.server.may_end(&self.places)
     }
 
-    pub(crate) fn is_shutting_down(&self) -> bool {
-        self.is_shutting_down
+    pub(crate) fn gauges(&mut self) -> Gauges {
+        self.server.gauges()
     }
 
     /// What is left when nothing happens any more.
-    pub(crate) fn remains(&mut self) -> Sighting {
-        Sighting::AtRest(self.server.remains())
+    pub(crate) fn remains(&mut self) -> Remains {
+        self.server.remains()
     }
 }
 
 /// What an operator does.
 impl Driver {
-    /// Nobody may knock any more; who is there, or has knocked before, is told to leave.
-    pub(crate) fn shut_down(&mut self, turn: &mut Turn<'_>) {
-        self.is_shutting_down = true;
-        turn.see(Sighting::Shutdown);
-        self.server.shut_down(turn.now);
-        self.report(turn);
-        self.carry_out(turn);
-    }
-
     pub(crate) fn force_release(&mut self, lock: &str, token: Option<Token>, turn: &mut Turn<'_>) {
         let forced = self.server.force_release(lock, token, turn.now);
         let from = forced.ok().map(|session| self.connections[&session]);
@@ -153,8 +216,11 @@ impl Driver {
     pub(crate) fn turn(&mut self, turn: &mut Turn<'_>) {
         self.turn += 1;
         self.forget_closed();
-        self.accept(turn);
         let armed = self.armed(turn);
+        let reads_inbox_first = self.draws.chance(50);
+        if reads_inbox_first {
+            self.read_inbox(turn);
+        }
         if self.draws.chance(50) {
             self.end_sends(turn);
             self.take_in(&armed, turn);
@@ -162,26 +228,56 @@ impl Driver {
             self.take_in(&armed, turn);
             self.end_sends(turn);
         }
+        if !reads_inbox_first {
+            self.read_inbox(turn);
+        }
         for connection in std::mem::take(&mut self.probes) {
             self.probe(connection, turn);
         }
         self.pass_deadlines(turn);
         self.carry_out(turn);
-        // There may be places now for who still waits in the backlog.
-        self.accept(turn);
-        self.carry_out(turn);
-        let gauges = self.server.gauges();
-        turn.see(Sighting::TurnEnds(gauges));
+        self.publish();
     }
 
-    fn accept(&mut self, turn: &mut Turn<'_>) {
-        while let Some(&connection) = self.backlog.front() {
-            let Ok(session) = self.server.connect(address(connection), turn.now) else { return };
-            self.backlog.pop_front();
-            self.connections.insert(session, connection);
-            self.sessions.insert(connection, session);
-            turn.see(Sighting::Accepted(connection));
+    fn read_inbox(&mut self, turn: &mut Turn<'_>) {
+        while let Some(message) = self.inbox.pop_front() {
+            match message {
+                Message::Connection(connection) => {
+                    if self.connect(connection, turn).is_some() {
+                        turn.see(Sighting::Accepted(connection, self.number as usize));
+                    }
+                }
+                Message::Adopt { connection, departure } => {
+                    let Some(session) = self.connect(connection, turn) else { return };
+                    turn.see(Sighting::Adopted(connection, self.number as usize));
+                    self.server.adopt(session, &departure, turn.now);
+                    self.report(turn);
+                }
+                Message::PlacesWanted { from, count } => self.note_wanted(from, count),
+                Message::PlaceKept { at } => self.places_elsewhere.push_back(Place::Offered(at)),
+                Message::PlaceReturned { from, still_wanted } => {
+                    self.freed += 1;
+                    self.note_wanted(from, still_wanted);
+                }
+                Message::ShutDown => {
+                    self.is_shutting_down = true;
+                    turn.see(Sighting::Shutdown(self.number as usize));
+                    self.server.shut_down(turn.now);
+                    self.report(turn);
+                }
+            }
         }
+        self.let_go(turn);
+    }
+
+    fn connect(&mut self, connection: Connection, turn: &mut Turn<'_>) -> Option<SessionId> {
+        let Ok(session) = self.server.connect(address(connection), turn.now) else {
+            turn.see(Sighting::HasNoPlace(connection));
+            return None;
+        };
+        self.connections.insert(session, connection);
+        self.sessions.insert(connection, session);
+        Some(session)
     }
 
     /// The connections whose reads are with the kernel already: what these find is given to the
@@ -241,6 +337,7 @@ impl Driver {
             }
             Input::End(end) => {
                 turn.see(Sighting::ReadEnd(connection, end));
+                self.leavers.retain(|leaver| leaver.connection != connection);
                 match end {
                     End::Closed => self.server.end_of_stream(session, turn.now),
                     End::Reset => self.server.disconnected(session, turn.now),
@@ -300,6 +397,8 @@ impl Driver {
                     turn.network.shutdown_write(connection, turn.time);
                 }
                 Effect::Close(session) => self.close(session, turn),
+                Effect::Move { session, to } => self.move_to(session, to, turn),
+                Effect::GiveBackPlace { at } => self.give_back_place(at),
             }
         }
     }
@@ -343,6 +442,7 @@ impl Driver {
             self.connections.remove(&session);
             self.probes.retain(|&probed| probed != connection);
             self.server.forget(session);
+            self.freed += 1;
         }
     }
 
@@ -360,6 +460,105 @@ impl Driver {
                 }
             });
         }
+    }
+}
+
+/// Connections that move.
+impl Driver {
+    fn move_to(&mut self, session: SessionId, to: ShardNumber, turn: &mut Turn<'_>) {
+        if !self.server.is_to_move(session) {
+            return;
+        }
+        if self.places[to as usize].take_for_move() {
+            return self.places_elsewhere.push_back(Place::Taken(session, to));
+        }
+        turn.see(Sighting::WaitsForPlace(self.connections[&session]));
+        self.server.wait_for_place(session, turn.now);
+        let count = self.server.waiting_for(to);
+        self.outbox.push((to, Message::PlacesWanted { from: self.number, count }));
+    }
+
+    /// Those who have a place elsewhere begin to leave, and those who have begun depart.
+    fn let_go(&mut self, turn: &mut Turn<'_>) {
+        while let Some(place) = self.places_elsewhere.pop_front() {
+            self.begin_to_leave(place, turn);
+            if self.draws.chance(20) {
+                // There are descriptors for a few at a time only.
+                break;
+            }
+        }
+        for leaver in std::mem::take(&mut self.leavers) {
+            if leaver.gone_in > self.turn || self.probes.contains(&leaver.connection) {
+                self.leavers.push(leaver);
+            } else {
+                self.depart(&leaver, turn);
+            }
+        }
+    }
+
+    fn begin_to_leave(&mut self, place: Place, turn: &mut Turn<'_>) {
+        let (session, at, is_read) = match place {
+            Place::Taken(session, at) => {
+                let session = self.server.is_to_move(session).then_some(session);
+                session.inspect(|&session| self.server.leave(session));
+                (session, at, false)
+            }
+            Place::Offered(at) => (self.server.leave_next(at, turn.now), at, true),
+        };
+        let Some(session) = session else { return self.give_back_place(at) };
+        let connection = self.connections[&session];
+        turn.see(Sighting::Leaves(connection));
+        let turns = self.draws.between(0..=self.habits.turns_to_leave);
+        self.leavers.push(Leaver { connection, is_read, gone_in: self.turn + turns });
+    }
+
+    fn depart(&mut self, leaver: &Leaver, turn: &mut Turn<'_>) {
+        let Leaver { connection, is_read, .. } = *leaver;
+        let finds_something = is_read && turn.network.readable_since(connection).is_some();
+        if finds_something && self.draws.chance(80) {
+            let input = turn.network.read(connection, BUFFER_LEN);
+            let is_over = matches!(input, Input::End(_));
+            self.give(connection, input, turn);
+            if is_over {
+                return;
+            }
+        }
+        let session = self.sessions.remove(&connection).expect("who leaves is there");
+        self.connections.remove(&session);
+        let departure = self.server.depart(session);
+        self.freed += 1;
+        turn.see(Sighting::Departed(connection));
+        self.outbox.push((departure.to, Message::Adopt { connection, departure }));
+    }
+
+    fn give_back_place(&mut self, at: ShardNumber) {
+        let still_wanted = self.server.waiting_for(at);
+        self.outbox.push((at, Message::PlaceReturned { from: self.number, still_wanted }));
+    }
+
+    fn note_wanted(&mut self, from: ShardNumber, count: u32) {
+        self.places_wanted.set_waiting(from, count);
+        while !self.places_wanted.is_empty() && self.places[self.number as usize].take_for_move() {
+            self.keep_place();
+        }
+    }
+
+    fn keep_place(&mut self) -> bool {
+        let next = self.places_wanted.pop();
+        if let Some(shard) = next {
+            self.outbox.push((shard, Message::PlaceKept { at: self.number }));
+        }
+        next.is_some()
+    }
+
+    fn publish(&mut self) {
+        while self.freed > 0 && self.keep_place() {
+            self.freed -= 1;
+        }
+        let gauges = self.server.gauges();
+        let claimed = u32::try_from(gauges.connections - gauges.unclaimed).expect("few");
+        let freed = std::mem::take(&mut self.freed);
+        self.places[self.number as usize].publish(freed, claimed);
     }
 }
 

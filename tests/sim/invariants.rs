@@ -45,6 +45,12 @@ pub(crate) enum Invariant {
     AdministratorsAreObeyed,
     /// The gauges are what is there.
     GaugesAreTrue,
+    /// A connection is where its lock is, and goes there once.
+    MovesOnce,
+    /// Nobody waits for a place in an event loop that has one.
+    PlacesAreUsed,
+    /// Who is on the way from one event loop to another gets there.
+    NobodyIsLost,
     /// When all are gone nothing stays.
     NothingStays,
 }

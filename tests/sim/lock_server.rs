@@ -1,13 +1,33 @@
 //! What the driver uses of an engine. Whoever has an engine is one; a broken one does something of
 //! it otherwise.
 
+use std::sync::Arc;
+
 use monolock_core::effect::{Effect, OwnershipChange, Reading};
-use monolock_core::engine::{Engine, ForceReleaseError, NoSuchWaiter, TableFull};
-use monolock_core::fencing::Token;
+use monolock_core::engine::{
+    Departure, Engine, EngineConfig, ForceReleaseError, NoSuchWaiter, TableFull,
+};
+use monolock_core::fencing::{Token, TokenMint};
+use monolock_core::places::Places;
 use monolock_core::session::{PeerAddress, SessionId};
+use monolock_core::shard_map::{ShardMap, ShardNumber};
 use monolock_core::time::{Instant, Now};
 
 use super::sighting::{Gauges, Remains};
+
+/// What the engine of one event loop is made of.
+pub(crate) struct Parts {
+    pub(crate) shard: ShardNumber,
+    pub(crate) shard_map: ShardMap,
+    pub(crate) config: EngineConfig,
+    pub(crate) mint: Arc<TokenMint>,
+}
+
+impl Parts {
+    pub(crate) fn engine(self) -> Engine {
+        Engine::of_shard(self.shard, self.shard_map, self.config, self.mint)
+    }
+}
 
 pub(crate) trait LockServer {
     fn engine(&mut self) -> &mut Engine;
@@ -79,6 +99,39 @@ pub(crate) trait LockServer {
         self.engine().kick_waiter(lock, peer, now)
     }
 
+    fn is_to_move(&mut self, id: SessionId) -> bool {
+        Engine::is_to_move(self.engine(), id)
+    }
+
+    fn leave(&mut self, id: SessionId) {
+        self.engine().leave(id);
+    }
+
+    fn wait_for_place(&mut self, id: SessionId, now: Now) {
+        self.engine().wait_for_place(id, now);
+    }
+
+    fn waiting_for(&mut self, to: ShardNumber) -> u32 {
+        Engine::waiting_for(self.engine(), to)
+    }
+
+    fn leave_next(&mut self, to: ShardNumber, now: Now) -> Option<SessionId> {
+        self.engine().leave_next(to, now)
+    }
+
+    fn depart(&mut self, id: SessionId) -> Departure {
+        self.engine().depart(id)
+    }
+
+    fn adopt(&mut self, id: SessionId, departure: &Departure, now: Now) {
+        self.engine().adopt(id, departure, now);
+    }
+
+    /// Whether the event loop of a server that shuts down has nothing more to do.
+    fn may_end(&mut self, places: &[Places]) -> bool {
+        places.iter().all(|places| places.taken() == 0)
+    }
+
     fn shut_down(&mut self, now: Now) {
         self.engine().shut_down(now);
     }
@@ -114,9 +167,10 @@ pub(crate) trait LockServer {
     fn remains(&mut self) -> Remains {
         let gauges = self.gauges();
         let engine = self.engine();
-        let has_deadline = engine.next_deadline().is_some();
+        let has_deadline = engine.wake_at(Now::default()).is_some();
         let (locks, _) = engine.locks_from(0, u32::MAX);
-        Remains { gauges, sessions: engine.sessions(), locks: locks.count(), has_deadline }
+        let (sessions, locks) = (engine.sessions(), locks.count());
+        Remains { gauges, sessions, locks, has_deadline, places_taken: 0 }
     }
 }
 

@@ -7,7 +7,8 @@
 //! | `clock` | simulated time, up-time and wall clock |
 //! | `network` | connections: delays, small buffers, cuts, half-closes, resets |
 //! | `client` | one client after another at each place |
-//! | `driver` | the server around the engine: what its event loop does in a turn |
+//! | `driver` | one event loop around an engine: what it does in a turn |
+//! | `process` | the event loops of one process, the acceptor, and the messages between them |
 //! | `lock_server` | what the driver uses of an engine; broken ones can stand in for it |
 //! | `canary` | engines that are broken on purpose |
 //! | `world` | all of it, one occasion after the other |
@@ -26,6 +27,7 @@ pub(crate) mod frames;
 pub(crate) mod invariants;
 pub(crate) mod lock_server;
 pub(crate) mod network;
+pub(crate) mod process;
 pub(crate) mod sighting;
 pub(crate) mod workload;
 pub(crate) mod world;

@@ -3,10 +3,14 @@
 
 use monolock_core::effect::ReleaseReason;
 use monolock_core::fencing::Token;
+use monolock_core::shard_map::ShardMap;
 use monolock_core::time::UnixTime;
 
 /// A connection, numbered in the order in which they were begun.
 pub(crate) type Connection = usize;
+
+/// One of the server's event loops.
+pub(crate) type Shard = usize;
 
 /// How a connection comes to its end as the server learns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,20 +32,57 @@ pub(crate) struct Gauges {
     pub(crate) waiters: usize,
 }
 
+impl Gauges {
+    /// Those of two event loops together.
+    pub(crate) fn plus(self, other: Gauges) -> Gauges {
+        Gauges {
+            connections: self.connections + other.connections,
+            unclaimed: self.unclaimed + other.unclaimed,
+            locks_held: self.locks_held + other.locks_held,
+            waiters: self.waiters + other.waiters,
+        }
+    }
+}
+
 /// What is left in a server when everybody is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remains {
     pub(crate) gauges: Gauges,
+    pub(crate) places_taken: usize,
     pub(crate) sessions: usize,
     pub(crate) locks: usize,
     pub(crate) has_deadline: bool,
 }
 
+impl Remains {
+    pub(crate) fn plus(self, other: Remains) -> Remains {
+        Remains {
+            gauges: self.gauges.plus(other.gauges),
+            places_taken: self.places_taken + other.places_taken,
+            sessions: self.sessions + other.sessions,
+            locks: self.locks + other.locks,
+            has_deadline: self.has_deadline || other.has_deadline,
+        }
+    }
+}
+
 /// One thing that was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sighting {
-    /// The server has taken the connection.
-    Accepted(Connection),
+    /// The acceptor has taken the connection.
+    Dealt(Connection),
+    /// A shard has taken the connection.
+    Accepted(Connection, Shard),
+    /// A shard had a place for the connection and has none.
+    HasNoPlace(Connection),
+    /// The connection's lock belongs to another shard, in which there is no place for it.
+    WaitsForPlace(Connection),
+    /// There is one, and its socket is being taken out of the ring.
+    Leaves(Connection),
+    /// It is on its way to another shard, in no table.
+    Departed(Connection),
+    /// A shard has taken it from another one.
+    Adopted(Connection, Shard),
     /// So many bytes are there for the server to be read.
     Arrived(Connection, usize),
     /// That the peer is done is there to be read.
@@ -95,16 +136,19 @@ pub(crate) enum Sighting {
         connection: Connection,
         done: bool,
     },
-    /// The server was told to end.
-    Shutdown,
+    /// A shard was told to end.
+    Shutdown(Shard),
     /// The whole process is stopped, and goes on.
     Stopped,
     Continued,
-    /// The process is gone, and another one begins.
+    /// The process is gone, and another one begins, which spreads locks over its shards like this.
     Died,
-    Started,
-    /// The event loop has turned once.
-    TurnEnds(Gauges),
+    Started(ShardMap),
+    /// An event loop has turned once. How many places each has for who comes from another one.
+    TurnEnds {
+        gauges: Gauges,
+        places: Vec<u32>,
+    },
     /// Everybody is gone, and nothing happens any more.
     AtRest(Remains),
 }

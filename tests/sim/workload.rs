@@ -33,7 +33,11 @@ pub(crate) struct Scenario {
     pub(crate) duration: u64,
     pub(crate) clients: usize,
     pub(crate) locks: usize,
+    pub(crate) shards: u32,
+    /// Of each shard.
     pub(crate) sessions_max: u32,
+    /// The longest way of a message from one thread to another.
+    pub(crate) message_delay_max: u64,
     pub(crate) io_timeout: Duration,
     pub(crate) lease_max_ms: Option<NonZeroU32>,
     /// The longest way from one side to the other.
@@ -62,6 +66,8 @@ pub(crate) struct Habits {
     pub(crate) sent_at_once: u32,
     pub(crate) probed_at_once: u32,
     pub(crate) forgotten_at_once: u32,
+    /// Turns at most until a connection that goes to another event loop is out of this one.
+    pub(crate) turns_to_leave: u64,
 }
 
 /// How often something goes wrong, on the average of so many units; never if zero.
@@ -95,14 +101,17 @@ impl Scenario {
         let delay_max = unit / draws.among(&[4, 10, 50, 1000]);
         let io_timeout = (unit * draws.among(&[1, 2, 5, 10])).max(delay_max * 8);
         let clients = draws.place(10) + 2;
-        let sessions_max = if draws.chance(20) { clients / 2 + 1 } else { clients * 4 };
+        let shards = draws.among(&[1, 2, 3, 4]);
+        let sessions_max = if draws.chance(40) { clients / 2 / shards + 2 } else { clients * 4 };
         let lease_max_ms = (unit * 3 / MILLISECOND).try_into().ok().and_then(NonZeroU32::new);
         Scenario {
             unit,
             duration: unit * draws.among(&[10, 30, 60]),
             clients,
             locks: draws.place(LOCKS.len()) + 1,
+            shards: u32::try_from(shards).expect("few"),
             sessions_max: u32::try_from(sessions_max).expect("few"),
+            message_delay_max: draws.among(&[0, MILLISECOND / 20, MILLISECOND]),
             io_timeout: Duration::from_nanos(io_timeout),
             lease_max_ms: lease_max_ms.filter(|_| draws.chance(20)),
             delay_max,
@@ -131,6 +140,7 @@ impl Habits {
             sent_at_once: draws.among(&[0, 50, 100]),
             probed_at_once: draws.among(&[0, 50, 100]),
             forgotten_at_once: draws.among(&[0, 50, 100]),
+            turns_to_leave: draws.among(&[0, 3, 100]),
         }
     }
 }

@@ -1,20 +1,19 @@
 //! Everything together: one occasion after the other, in the order of their times.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
-use monolock_core::engine::{Engine, EngineConfig};
-use monolock_core::fencing::{Token, TokenMint};
+use monolock_core::engine::EngineConfig;
+use monolock_core::fencing::Token;
 
 use super::auditor::{Auditor, Limits, Tally};
 use super::client::{Client, Move, Moves};
 use super::clock::Clocks;
 use super::draws::Draws;
-use super::driver::{Driver, Turn};
+use super::driver::Turn;
 use super::invariants::Violation;
-use super::lock_server::LockServer;
 use super::network::{Network, Segment, Side};
-use super::sighting::{Connection, Sighting};
+use super::process::{Founder, Process};
+use super::sighting::{Connection, Shard, Sighting};
 use super::workload::{self, Disturbance, LOCKS, Plan, Scenario};
 
 /// A world that does not come to rest has a fault of its own.
@@ -23,14 +22,19 @@ const OCCASIONS_MAX: u64 = 300_000;
 /// Between two turns of a server that is busy.
 const TURN: u64 = 20_000;
 
-/// Makes the server of a process out of its engine.
-pub(crate) type Founder = fn(Engine) -> Box<dyn LockServer>;
-
 /// Something that has its time.
 #[derive(Clone, Copy, Debug)]
 enum Occasion {
-    /// The server's loop turns, unless it was moved to another time.
-    Turn,
+    /// An event loop turns, unless it was moved to another time.
+    Turn(Shard),
+    /// The acceptor looks whether it can take somebody.
+    Accept,
+    /// A message from one of a process's threads to an event loop arrives.
+    Message {
+        process: u64,
+        from: usize,
+        to: Shard,
+    },
     Arrival(Side, Connection),
     /// A client does what it meant to do with a connection.
     Client(usize, Option<Connection>, Move),
@@ -61,8 +65,12 @@ pub(crate) struct World {
     network: Network,
     clients: Vec<Client>,
     /// Nothing between two processes.
-    driver: Option<Driver>,
-    turn_due: Option<u64>,
+    process: Option<Process>,
+    /// When each event loop turns next.
+    turns_due: BTreeMap<Shard, u64>,
+    /// Event loops that have ended before the process has.
+    ended: BTreeSet<Shard>,
+    accept_due: bool,
     stopped_until: u64,
     clocks: Clocks,
     auditor: Auditor,
@@ -92,8 +100,10 @@ impl World {
             serial: 0,
             network: Network::new(seed),
             clients: Vec::new(),
-            driver: None,
-            turn_due: None,
+            process: None,
+            turns_due: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            accept_due: false,
             stopped_until: 0,
             clocks: Clocks { uptime_nanos, unix_nanos },
             auditor: Auditor::new(limits),
@@ -129,8 +139,8 @@ impl World {
                 self.auditor.story()
             );
         }
-        if let Some(driver) = &mut self.driver {
-            let remains = driver.remains();
+        if let Some(process) = &mut self.process {
+            let remains = process.remains();
             self.auditor.see(self.now, remains);
         }
         Outcome {
@@ -161,7 +171,9 @@ impl World {
 
     fn happen(&mut self, occasion: Occasion) {
         match occasion {
-            Occasion::Turn => self.turn(),
+            Occasion::Turn(shard) => self.turn(shard),
+            Occasion::Accept => self.accept(),
+            Occasion::Message { process, from, to } => self.deliver(process, from, to),
             Occasion::Arrival(Side::Server, connection) => self.reach_server(connection),
             Occasion::Arrival(Side::Client, connection) => self.reach_client(connection),
             Occasion::Client(number, None, _) => self.connect(number),
@@ -171,7 +183,7 @@ impl World {
             Occasion::Disturbance(disturbance) => self.disturb(disturbance),
             Occasion::GiveUp(connection) => {
                 if self.network.give_up(connection, self.now) {
-                    self.wake();
+                    self.wake_for(connection);
                 }
             }
             Occasion::Continue => self.go_on(),
@@ -185,6 +197,19 @@ impl World {
         for (time, side, connection) in self.network.take_due() {
             self.plan(time, Occasion::Arrival(side, connection));
         }
+        let Some(process) = &mut self.process else { return };
+        let sent = process.post(self.now);
+        if process.can_accept() && !std::mem::replace(&mut self.accept_due, true) {
+            let latency = self.driver_draws.between(0..=TURN);
+            self.plan(self.now + latency, Occasion::Accept);
+        }
+        self.plan_messages(sent);
+    }
+
+    fn plan_messages(&mut self, sent: Vec<(u64, usize, Shard)>) {
+        for (time, from, to) in sent {
+            self.plan(time, Occasion::Message { process: self.processes, from, to });
+        }
     }
 }
 
@@ -197,81 +222,124 @@ impl World {
             lease_max_ms: self.scenario.lease_max_ms,
             hash_key: [self.driver_draws.among(&[0, 1, 2, 3]); 16],
         };
-        let engine = Engine::new(config, Arc::new(TokenMint::new()));
         self.processes += 1;
-        let draws = Draws::named(self.seed, &format!("driver of process {}", self.processes));
-        let server = (self.founder)(engine);
-        self.driver = Some(Driver::new(server, self.scenario.habits.clone(), draws));
-        self.auditor.see(self.now, Sighting::Started);
+        let (seed, number) = (self.seed, self.processes);
+        let draws = |of: &str| Draws::named(seed, &format!("{of} of process {number}"));
+        let process = Process::new(&self.scenario, self.founder, config, draws);
+        self.auditor.see(self.now, Sighting::Started(process.shard_map()));
+        self.process = Some(process);
         self.stopped_until = self.now;
     }
 
-    /// Has the driver do something now.
-    fn drive<T>(&mut self, with: impl FnOnce(&mut Driver, &mut Turn<'_>) -> T) -> Option<T> {
+    /// Has the process do something now.
+    fn drive<T>(&mut self, with: impl FnOnce(&mut Process, &mut Turn<'_>) -> T) -> Option<T> {
         let mut turn = Turn {
             time: self.now,
             now: self.clocks.read(self.now),
             network: &mut self.network,
             auditor: &mut self.auditor,
         };
-        Some(with(self.driver.as_mut()?, &mut turn))
+        Some(with(self.process.as_mut()?, &mut turn))
     }
 
-    fn wake(&mut self) {
+    fn wake(&mut self, shard: Shard) {
         let latency = self.driver_draws.between(0..=TURN);
-        self.turn_at(self.now + latency);
+        self.turn_at(shard, self.now + latency);
     }
 
-    fn turn_at(&mut self, time: u64) {
-        let time = time.max(self.stopped_until);
-        if self.turn_due.is_none_or(|due| time < due) {
-            self.turn_due = Some(time);
-            self.plan(time, Occasion::Turn);
+    /// Wakes the event loop that has a connection, if one has it.
+    fn wake_for(&mut self, connection: Connection) {
+        let shard = self.process.as_ref().and_then(|process| process.shard_of(connection));
+        if let Some(shard) = shard {
+            self.wake(shard);
         }
     }
 
-    fn turn(&mut self) {
-        if self.turn_due != Some(self.now) {
+    fn turn_at(&mut self, shard: Shard, time: u64) {
+        if self.ended.contains(&shard) {
             return;
         }
-        self.turn_due = None;
-        if self.now < self.stopped_until {
-            return self.turn_at(self.stopped_until);
+        let time = time.max(self.stopped_until);
+        if self.turns_due.get(&shard).is_none_or(|&due| time < due) {
+            self.turns_due.insert(shard, time);
+            self.plan(time, Occasion::Turn(shard));
         }
-        self.drive(|driver, turn| driver.turn(turn));
-        self.sleep();
     }
 
-    /// When the server has to turn again, unless something wakes it before.
-    fn sleep(&mut self) {
-        let Some(next) = self.drive(|driver, turn| driver.next_turn(turn)) else { return };
-        if let Some(deadline) = next {
+    fn turn(&mut self, shard: Shard) {
+        if self.turns_due.get(&shard) != Some(&self.now) {
+            return;
+        }
+        self.turns_due.remove(&shard);
+        if self.now < self.stopped_until {
+            return self.turn_at(shard, self.stopped_until);
+        }
+        self.drive(|process, turn| process.turn(shard, turn));
+        self.sleep(shard);
+    }
+
+    /// When an event loop has to turn again, unless something wakes it before.
+    fn sleep(&mut self, shard: Shard) {
+        if self.drive(|process, _| process.has_ended(shard)) == Some(true) {
+            return self.end_shard(shard);
+        }
+        let next = self.drive(|process, turn| process.next_turn(shard, turn));
+        if let Some(deadline) = next.flatten() {
             let time = self.clocks.when(deadline);
-            self.turn_at(time.max(self.now + TURN));
-        } else if self.driver.as_ref().is_some_and(Driver::has_ended) {
-            self.drive(|driver, turn| turn.auditor.see(turn.time, driver.remains()));
-            self.end_process();
+            self.turn_at(shard, time.max(self.now + TURN));
+        }
+    }
+
+    /// It wakes the others, which may not have been awake to see that they can end too.
+    fn end_shard(&mut self, shard: Shard) {
+        self.ended.insert(shard);
+        let Some(process) = &mut self.process else { return };
+        let count = process.shards();
+        if self.ended.len() < count {
+            return (0..count).for_each(|other| self.wake(other));
+        }
+        let remains = process.remains();
+        self.auditor.see(self.now, remains);
+        self.end_process();
+    }
+
+    fn accept(&mut self) {
+        self.accept_due = false;
+        if self.now < self.stopped_until {
+            self.accept_due = true;
+            return self.plan(self.stopped_until, Occasion::Accept);
+        }
+        self.drive(|process, turn| process.accept(turn));
+    }
+
+    fn deliver(&mut self, process: u64, from: usize, to: Shard) {
+        if process == self.processes && self.process.is_some() {
+            self.drive(|process, _| process.deliver(from, to));
+            self.wake(to);
         }
     }
 
     fn go_on(&mut self) {
-        if self.driver.is_some() && self.now >= self.stopped_until {
+        let shards = self.process.as_ref().map_or(0, Process::shards);
+        if shards > 0 && self.now >= self.stopped_until {
             self.auditor.see(self.now, Sighting::Continued);
-            self.turn_at(self.now);
+            (0..shards).for_each(|shard| self.turn_at(shard, self.now));
         }
     }
 
     fn kill(&mut self) {
-        let Some(driver) = &self.driver else { return };
-        for connection in driver.all_connections() {
+        let Some(process) = &self.process else { return };
+        for connection in process.all_connections() {
             self.network.close(connection, self.now);
         }
         self.end_process();
     }
 
     fn end_process(&mut self) {
-        self.driver = None;
-        self.turn_due = None;
+        self.process = None;
+        self.turns_due.clear();
+        self.ended.clear();
+        self.accept_due = false;
         self.auditor.see(self.now, Sighting::Died);
         if !self.is_winding_up {
             self.reboot();
@@ -296,9 +364,9 @@ impl World {
             return;
         };
         if segment == Segment::Syn {
-            let listens = self.driver.as_mut().is_some_and(|driver| driver.knock(connection));
+            let listens = self.process.as_mut().is_some_and(|process| process.knock(connection));
             if !listens {
-                return self.network.refuse(connection, self.now);
+                self.network.refuse(connection, self.now);
             }
         } else {
             let sighting = match &segment {
@@ -309,8 +377,8 @@ impl World {
                 return;
             }
             self.auditor.see(self.now, sighting);
+            self.wake_for(connection);
         }
-        self.wake();
     }
 }
 
@@ -372,11 +440,11 @@ impl World {
         if !bytes.is_empty() {
             self.auditor.see(self.now, Sighting::ClientRead(connection, bytes.clone()));
             if self.network.make_room(connection, bytes.len(), self.now)
-                && let Some(driver) = &mut self.driver
+                && let Some(shard) =
+                    self.process.as_mut().and_then(|process| process.taken(connection))
             {
-                driver.taken(connection);
                 self.auditor.see(self.now, Sighting::Taken(connection));
-                self.wake();
+                self.wake(shard);
             }
         }
         let moves = self.clients[number].hear(&bytes, at_end, &mut self.network, self.now);
@@ -410,7 +478,7 @@ impl World {
     }
 
     fn stop(&mut self, len: u64) {
-        if self.driver.is_some() {
+        if self.process.is_some() {
             self.auditor.see(self.now, Sighting::Stopped);
             self.stopped_until = self.stopped_until.max(self.now + len);
             self.plan(self.stopped_until, Occasion::Continue);
@@ -429,10 +497,10 @@ impl World {
 
     /// A stopped process hears of nothing.
     fn shut_down(&mut self) {
-        let is_told = self.driver.as_ref().is_some_and(|driver| !driver.is_shutting_down());
+        let is_told = self.process.as_ref().is_some_and(|process| !process.is_shutting_down());
         if is_told && self.now >= self.stopped_until {
-            self.drive(|driver, turn| driver.shut_down(turn));
-            self.wake();
+            let sent = self.drive(|process, turn| process.shut_down(turn.network, turn.time));
+            self.plan_messages(sent.unwrap_or_default());
         }
     }
 
@@ -443,17 +511,19 @@ impl World {
         let draws = &mut self.administrator_draws;
         let lock = LOCKS[draws.place(self.scenario.locks)];
         let waiting = self.auditor.waiting_for(lock);
-        if draws.chance(50) && !waiting.is_empty() {
+        let shard = if draws.chance(50) && !waiting.is_empty() {
             // At times one that is not there, or not any more.
             let missed = draws.chance(20);
             let connection = waiting[draws.place(waiting.len())] + usize::from(missed);
-            self.drive(|driver, turn| driver.kick(lock, connection, turn));
+            self.drive(|process, turn| process.kick(lock, connection, turn))
         } else {
             let held = self.auditor.token_of(lock);
             let older = held.and_then(|token| Token::new(token.get() - 1));
             let token = self.administrator_draws.among(&[None, held, older]);
-            self.drive(|driver, turn| driver.force_release(lock, token, turn));
+            self.drive(|process, turn| process.force_release(lock, token, turn))
+        };
+        if let Some(shard) = shard {
+            self.wake(shard);
         }
-        self.wake();
     }
 }

@@ -1,13 +1,12 @@
-//! What an administrator may do to a claim.
+//! What an administrator may do to claims.
 
 use core::fmt;
 
 use super::Engine;
 use crate::NONE;
 use crate::fencing::Token;
-use crate::session::{PeerAddress, SessionId, Standing};
+use crate::session::{PeerAddress, SessionId};
 use crate::time::Now;
-use crate::waiter_queue::WaiterQueue;
 use crate::wire::{ErrorCode, Farewell};
 
 /// Why a lock was not taken from its holder.
@@ -81,21 +80,35 @@ impl Engine {
         peer: PeerAddress,
         now: Now,
     ) -> Result<SessionId, NoSuchWaiter> {
-        let lock = self.locks.find(name).ok_or(NoSuchWaiter)?;
-        let mut next = self.locks.get_mut(lock).waiters.front();
-        while let Some(index) = next {
-            let session = &self.sessions[index];
-            if session.peer == peer {
-                let id = self.sessions.id(index);
-                let farewell = Farewell::new(ErrorCode::CLOSED_BY_ADMINISTRATOR);
-                self.end_with_error(index, farewell, now);
-                return Ok(id);
-            }
-            let Standing::Waiting(links) = session.standing else {
-                unreachable!("only waiters stand in a queue");
-            };
-            next = WaiterQueue::behind(links);
+        let lock = self.lock(name).ok_or(NoSuchWaiter)?;
+        let waiter = lock.waiters().find(|waiter| waiter.peer == peer).ok_or(NoSuchWaiter)?;
+        self.kick_session(name, waiter.session, now)?;
+        Ok(waiter.session)
+    }
+
+    /// Does the same to a waiter whose session is known: in a long queue it is searched for in
+    /// slices before.
+    ///
+    /// # Errors
+    /// If it does not wait for this lock any more.
+    pub fn kick_session(
+        &mut self,
+        name: &str,
+        waiter: SessionId,
+        now: Now,
+    ) -> Result<(), NoSuchWaiter> {
+        let is_waiter = self.lock(name).is_some_and(|lock| lock.is_waiter(waiter));
+        if !is_waiter {
+            return Err(NoSuchWaiter);
         }
-        Err(NoSuchWaiter)
+        self.end_with_error(waiter.index, Farewell::new(ErrorCode::CLOSED_BY_ADMINISTRATOR), now);
+        Ok(())
+    }
+
+    /// From now on no lock is granted to anybody: who claims one waits, also for one that is free,
+    /// and who holds one keeps it for as long as it likes. So a server can be emptied before it is
+    /// shut down.
+    pub fn stop_granting(&mut self) {
+        self.is_granting_stopped = true;
     }
 }

@@ -8,23 +8,19 @@ use crate::effect::{Effect, ReleaseReason};
 use crate::session::{Phase, SessionId};
 use crate::time::{Instant, Now};
 
-/// How far ahead of the present a deadline is worth being known exactly. More would put off less
-/// work than it saves; less would wake the driver in vain more often than fifty times a second.
-const NEAR: Duration = Duration::from_millis(20);
+/// How far ahead of the present [`Engine::wake_at`] knows a deadline exactly. More would put off
+/// less work than it saves; less would wake the driver in vain more than fifty times a second.
+pub const NEAR: Duration = Duration::from_millis(20);
 
 impl Engine {
-    /// When [`Engine::expire`] has something to do at the earliest, if nothing comes in before.
-    pub fn next_deadline(&mut self) -> Option<Instant> {
-        self.first_wake(Instant::NEVER)
-    }
-
-    /// When to come back at the latest, if nothing comes in before: at [`Engine::next_deadline`] if
-    /// that is near, and no later than it if not.
+    /// When to come back at the latest, if nothing comes in before: when [`Engine::expire`] has
+    /// something to do if that is [near](NEAR), and later than near but no later than that if not.
     ///
     /// To know a far deadline exactly would be to move nearly every session in the heap after each
     /// of its heartbeats; so it is moved once in a lease.
     pub fn wake_at(&mut self, now: Now) -> Option<Instant> {
-        self.first_wake(now.instant.after(NEAR))
+        let (deadline, _) = self.first_deadline(now.instant.after(NEAR))?;
+        Some(deadline).filter(|&deadline| deadline < Instant::NEVER)
     }
 
     /// Works off the deadlines that have passed, at most `limit` of them, so that a mass of them
@@ -48,11 +44,6 @@ impl Engine {
             session.phase = Phase::Open;
             self.probed(id, now);
         }
-    }
-
-    fn first_wake(&mut self, exact_until: Instant) -> Option<Instant> {
-        let (deadline, _) = self.first_deadline(exact_until)?;
-        Some(deadline).filter(|&deadline| deadline < Instant::NEVER)
     }
 
     /// The heap's first deadline is only a lower bound for a claim that had heartbeats since it was
@@ -95,7 +86,9 @@ impl Engine {
                 self.end_silently(index, ReleaseReason::Expired, now);
             }
             Phase::Finishing | Phase::FarewellSent | Phase::Draining => self.close(index),
-            Phase::Probing | Phase::Closed => unreachable!("neither has a deadline that passes"),
+            Phase::Probing | Phase::Leaving | Phase::Closed => {
+                unreachable!("none of them has a deadline that passes")
+            }
         }
     }
 

@@ -11,13 +11,19 @@ use crate::wire::{ErrorClass, ErrorCode, Farewell};
 
 impl Engine {
     /// Ends all sessions, and every one that still connects: each gets the ERROR
-    /// [`SHUTTING_DOWN`](ErrorCode::SHUTTING_DOWN), and nobody is granted anything on the way.
+    /// [`SHUTTING_DOWN`](ErrorCode::SHUTTING_DOWN), and nobody is granted anything on the way, by
+    /// any engine that shares this one's mint.
     pub fn shut_down(&mut self, now: Now) {
         self.shutting_down = true;
+        // Before anybody is told: who has been told may let others go, whose locks belong to an
+        // engine that does not know yet.
+        self.mint.seal();
         let mut next = 0;
         while let Some(index) = self.sessions.next_used(next) {
             next = index + 1;
-            if self.sessions[index].phase.is_alive() {
+            let phase = self.sessions[index].phase;
+            // Who is leaving is told where it arrives.
+            if phase.is_alive() && phase != Phase::Leaving {
                 self.end_with_error(index, Farewell::new(ErrorCode::SHUTTING_DOWN), now);
             }
         }
@@ -71,6 +77,10 @@ impl Engine {
                 self.counts.connections_unclaimed -= 1;
                 self.drop_partial_frame(index);
             }
+            Standing::Moving => {
+                self.counts.connections_unclaimed -= 1;
+                self.cancel_move(index);
+            }
             Standing::Waiting(_) => {
                 self.counts.waiters -= 1;
                 self.locks.get_mut(lock).waiters.remove(&mut self.sessions, index);
@@ -78,7 +88,7 @@ impl Engine {
             }
             Standing::Acquired(token) => {
                 let (peer, held) = (session.peer, now.instant.since(session.since));
-                self.counts.count_release(reason);
+                self.counts.count_release(reason, held);
                 self.changes.push_back(OwnershipChange {
                     lock: self.locks.get_mut(lock).name.clone(),
                     session: self.sessions.id(index),
@@ -97,10 +107,13 @@ impl Engine {
         let Lock { holder, waiters, .. } = self.locks.get_mut(lock);
         // On the way out nobody is promoted: the lock stays without a holder until its waiters
         // have been told as well.
-        let next = if self.shutting_down { None } else { waiters.pop_front(&mut self.sessions) };
-        if let Some(next) = next {
+        let may_grant = !waiters.is_empty() && !self.is_granting_stopped;
+        let token = if may_grant { self.mint.mint(now.unix) } else { None };
+        if let Some(token) = token
+            && let Some(next) = waiters.pop_front(&mut self.sessions)
+        {
             self.counts.waiters -= 1;
-            self.grant(next, now);
+            self.grant(next, token, now);
         } else {
             *holder = NONE;
             self.counts.locks_held -= 1;

@@ -9,6 +9,7 @@ mod administration;
 mod claim;
 mod deadline;
 mod ending;
+mod moving;
 mod output;
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -20,6 +21,8 @@ use core::time::Duration;
 use slab::Slab;
 
 pub use administration::{ForceReleaseError, NoSuchWaiter};
+pub use deadline::NEAR;
+pub use moving::Departure;
 
 use crate::counts::Counts;
 use crate::effect::{Effect, OwnershipChange, Reading};
@@ -27,8 +30,10 @@ use crate::fencing::TokenMint;
 use crate::lease_heap::LeaseHeap;
 use crate::lock_table::{HashKey, LockTable};
 use crate::session::{PeerAddress, Phase, Session, SessionId, SessionTable, Standing};
+use crate::shard_map::{ShardMap, ShardNumber};
 use crate::time::{Instant, Now};
 use crate::wire::{ACQUIRED_LEN, ErrorCode, Farewell};
+use moving::Move;
 
 /// The most that is read away from a peer that was sent an ERROR.
 pub const DRAINED_MAX_BYTES: u32 = 1 << 20;
@@ -60,18 +65,27 @@ pub struct EngineConfig {
 #[derive(Debug)]
 pub struct Engine {
     config: EngineConfig,
+    shard: ShardNumber,
+    shard_map: ShardMap,
     mint: Arc<TokenMint>,
     sessions: SessionTable,
     locks: LockTable,
     deadlines: LeaseHeap,
     /// First frames of which only a part has come.
     partial_frames: Slab<Vec<u8>>,
+    /// Claims on locks of other event loops, on their way there.
+    moves: Slab<Move>,
+    /// Those of them that wait for a place, for each loop the longest first.
+    waiting: Vec<BTreeMap<u64, u32>>,
+    waits_begun: u64,
     /// When the writes that are stuck run into the io-timeout. Few are, so that the sessions need
     /// no room for it.
     write_deadlines: BTreeMap<u32, Instant>,
     effects: VecDeque<Effect>,
     changes: VecDeque<OwnershipChange>,
     counts: Counts,
+    /// Nothing is granted any more, though the server goes on.
+    is_granting_stopped: bool,
     /// Nothing is granted any more.
     shutting_down: bool,
 }
@@ -81,20 +95,38 @@ pub struct Engine {
 pub struct TableFull;
 
 impl Engine {
-    /// An engine without sessions. All engines of a server share one mint.
+    /// The one engine of a server, without sessions.
     pub fn new(config: EngineConfig, mint: Arc<TokenMint>) -> Engine {
+        Engine::of_shard(0, ShardMap::single(), config, mint)
+    }
+
+    /// The engine of one event loop of many. All engines of a server share the map and the mint.
+    pub fn of_shard(
+        shard: ShardNumber,
+        shard_map: ShardMap,
+        config: EngineConfig,
+        mint: Arc<TokenMint>,
+    ) -> Engine {
+        let shards = shard_map.shards().get();
+        assert!(shard < shards, "shard {shard} of {shards}");
         let locks = config.sessions_max.min(LOCKS_WITHOUT_GROWING) as usize;
         Engine {
             config,
+            shard,
+            shard_map,
             mint,
             sessions: SessionTable::new(config.sessions_max),
             locks: LockTable::new(locks, config.hash_key),
             deadlines: LeaseHeap::with_capacity(config.sessions_max as usize),
             partial_frames: Slab::new(),
+            moves: Slab::new(),
+            waiting: (0..shards).map(|_| BTreeMap::new()).collect(),
+            waits_begun: 0,
             write_deadlines: BTreeMap::new(),
             effects: VecDeque::new(),
             changes: VecDeque::new(),
             counts: Counts::default(),
+            is_granting_stopped: false,
             shutting_down: false,
         }
     }
@@ -134,8 +166,9 @@ impl Engine {
             session.phase = Phase::Open;
         }
         match session.phase {
-            Phase::Open | Phase::Blocked => match session.standing {
+            Phase::Open | Phase::Blocked | Phase::Leaving => match session.standing {
                 Standing::Connected => self.receive_first_frame(id.index, bytes, now),
+                Standing::Moving => self.receive_while_moving(id.index, bytes, now),
                 Standing::Waiting(_) | Standing::Acquired(_) => {
                     self.receive_heartbeats(id.index, bytes, now);
                 }
@@ -158,7 +191,7 @@ impl Engine {
         };
         session.hung_up = true;
         match session.phase {
-            Phase::Open | Phase::Probing => self.end_with_answers(id.index, now),
+            Phase::Open | Phase::Probing | Phase::Leaving => self.end_with_answers(id.index, now),
             // Nothing is lost by not waiting for a peer that has left and does not read either.
             Phase::Blocked | Phase::Unreachable => self.end_by_peer(id.index, now),
             Phase::Draining => self.close(id.index),
@@ -203,11 +236,15 @@ impl Engine {
             _ if session.hung_up => Reading::Off,
             Phase::Open | Phase::Probing => match session.standing {
                 Standing::Connected => Reading::Once,
+                Standing::Moving if self.is_read_while_moving(session.lock_or_frame) => {
+                    Reading::Once
+                }
+                Standing::Moving => Reading::Off,
                 _ if session.owed >= OWED_MAX => Reading::Off,
                 _ => Reading::Stream,
             },
             Phase::Finishing | Phase::FarewellSent | Phase::Draining => Reading::Stream,
-            Phase::Blocked | Phase::Unreachable | Phase::Closed => Reading::Off,
+            Phase::Blocked | Phase::Unreachable | Phase::Leaving | Phase::Closed => Reading::Off,
         }
     }
 
@@ -232,6 +269,11 @@ impl Engine {
         self.changes.pop_front()
     }
 
+    /// Which of its server's event loops this is the engine of.
+    pub fn shard(&self) -> ShardNumber {
+        self.shard
+    }
+
     /// What was counted so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
@@ -244,6 +286,10 @@ impl Engine {
 
     pub(crate) fn locks(&self) -> &LockTable {
         &self.locks
+    }
+
+    pub(crate) fn session_places(&self) -> u32 {
+        self.sessions.places()
     }
 
     pub(crate) fn session(&self, index: u32) -> Option<&Session> {

@@ -57,7 +57,7 @@ impl Engine {
             Phase::Open | Phase::Probing => self.ask_to_transmit(id.index),
             Phase::Finishing => self.go_on_finishing(id.index),
             Phase::FarewellSent => self.begin_to_drain(id.index, now),
-            Phase::Unreachable | Phase::Draining | Phase::Closed => {}
+            Phase::Leaving | Phase::Unreachable | Phase::Draining | Phase::Closed => {}
         }
     }
 

@@ -36,8 +36,6 @@ pub(crate) enum Operation {
     PassToDeadline {
         short_of_it: bool,
     },
-    /// The engine is asked for its next deadline.
-    AskDeadline,
     /// The wall clock is set, by so many seconds.
     StepWallClock(i64),
     /// The deadlines that have passed are worked off, at most so many.
@@ -142,8 +140,8 @@ pub(crate) fn story() -> impl Strategy<Value = Story> {
 
 fn operation() -> impl Strategy<Value = Operation> {
     use Operation::{
-        AskDeadline, Client, Connect, Expire, ForceRelease, Pass, PassToDeadline, ServeAll,
-        ShutDown, StepWallClock,
+        Client, Connect, Expire, ForceRelease, Pass, PassToDeadline, ServeAll, ShutDown,
+        StepWallClock,
     };
     let whose = prop_oneof![
         Just(WhoseToken::Anybodys),
@@ -158,7 +156,6 @@ fn operation() -> impl Strategy<Value = Operation> {
         84 => (client, step()).prop_map(|(client, step)| Client(client, step)),
         4 => pause.prop_map(Pass),
         6 => any::<bool>().prop_map(|short_of_it| PassToDeadline { short_of_it }),
-        4 => Just(AskDeadline),
         1 => (-3..=3i64).prop_map(StepWallClock),
         8 => limit.prop_map(Expire),
         10 => Just(ServeAll),

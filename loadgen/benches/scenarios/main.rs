@@ -53,6 +53,11 @@ fn runs(scenario: Scenario) -> &'static [&'static str] {
             &["handover -c 1000 -L 20 -R 400 --arrivals poisson -l 10s -d 8s --warmup 1s"]
         }
         Scenario::ConnectStorm => &["connect-storm -c 4000 -R 4000 -l 10s -d 8s --warmup 1s"],
+        Scenario::GcPause => {
+            &["gc-pause -c 800 -L 200 -R 20 --arrivals poisson -l 1s -d 10s --warmup 1s"]
+        }
+        Scenario::Failover => &["failover -c 1000 -l 2s --kill-every 4s -d 13s --warmup 1s"],
+        Scenario::Restart => &["restart -c 1000 -l 2s --kill-every 2s -d 10s --warmup 1s"],
         Scenario::SlowReader => &["slow-reader -c 100 -l 30s --ramp 1s -d 12s --warmup 0"],
     }
 }

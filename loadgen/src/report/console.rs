@@ -3,10 +3,17 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::outages;
 use crate::checker::Invariant;
 use crate::duration;
-use crate::results::{PhaseResult, Results};
+use crate::results::{Fencing, PhaseResult, Results};
 use crate::scenario::Scenario;
+
+/// So many marks are printed.
+const MARKS_MAX: usize = 40;
+
+/// The column of names is at least so wide.
+const NAME_WIDTH: usize = 9;
 
 /// The report, in the order of the conventions.
 pub fn report(results: &Results) -> String {
@@ -41,6 +48,7 @@ pub fn quiet(results: &Results) -> String {
 pub fn notes(results: &Results) -> String {
     let mut text = String::new();
     let _ = write_limits(results, &mut text);
+    let _ = write_fencing(results, &mut text);
     let _ = write_broken(results, &mut text);
     let _ = write_expectations(results, &mut text);
     text
@@ -70,7 +78,9 @@ pub fn csv(results: &Results) -> String {
 
 fn at<const N: usize>(phase: &PhaseResult, percentiles: [f64; N]) -> Option<[f64; N]> {
     let histogram = phase.corrected.histogram().ok()?;
-    Some(percentiles.map(|percentile| crate::results::at(&histogram, percentile)))
+    // Where all is nothing the histogram says that it is less than a microsecond.
+    let max_ms = phase.corrected.max_ms;
+    Some(percentiles.map(|percentile| crate::results::at(&histogram, percentile).min(max_ms)))
 }
 
 fn loop_note(results: &Results) -> &'static str {
@@ -83,8 +93,11 @@ fn write_report(results: &Results, text: &mut String) -> std::fmt::Result {
     writeln!(text)?;
     write_phases(results, text)?;
     write_percentiles(results, text)?;
+    outages::write(results, text)?;
     write_shares(results, text)?;
     write_losses(results, text)?;
+    write_marks(results, text)?;
+    write_fencing(results, text)?;
     write_invariants(results, text)?;
     write_broken(results, text)?;
     if !results.expectations.is_empty() {
@@ -112,6 +125,9 @@ fn write_conditions(results: &Results, text: &mut String) -> std::fmt::Result {
         show(parameters.duration_ms),
         show(parameters.warmup_ms),
     )?;
+    if let Some(pauses) = &parameters.pauses {
+        writeln!(text, "  holders fall silent for {pauses}")?;
+    }
     match (parameters.rate, parameters.is_open_loop) {
         (Some(rate), _) => {
             writeln!(text, "  open loop: {rate} operations a second, {}", parameters.arrivals)?;
@@ -152,7 +168,9 @@ fn several(count: u32, what: &str) -> String {
 fn write_phases(results: &Results, text: &mut String) -> std::fmt::Result {
     let heads =
         ["count", "per second", "errors", "avg", "min", "p50", "p90", "p99", "p99.9", "max"];
-    write!(text, "{:<10}", "phase, ms")?;
+    let names = results.phases.iter().map(|phase| phase.name.len());
+    let width = names.fold(NAME_WIDTH, usize::max) + 1;
+    write!(text, "{:<width$}", "phase, ms")?;
     for head in heads {
         write!(text, "{head:>11}")?;
     }
@@ -162,7 +180,7 @@ fn write_phases(results: &Results, text: &mut String) -> std::fmt::Result {
             continue;
         };
         let PhaseResult { name, count, rate, errors, corrected, .. } = phase;
-        write!(text, "{name:<10}{count:>11}{rate:>11.1}{errors:>11}")?;
+        write!(text, "{name:<width$}{count:>11}{rate:>11.1}{errors:>11}")?;
         if *count == 0 {
             writeln!(text)?;
             continue;
@@ -257,6 +275,42 @@ fn write_limits(results: &Results, text: &mut String) -> std::fmt::Result {
 fn write_losses(results: &Results, text: &mut String) -> std::fmt::Result {
     for (reason, count) in &results.losses {
         writeln!(text, "lost: {count} x {reason}")?;
+    }
+    Ok(())
+}
+
+/// A few marks tell a story; many are for the plots.
+fn write_marks(results: &Results, text: &mut String) -> std::fmt::Result {
+    if results.marks.is_empty() || results.marks.len() > MARKS_MAX {
+        return Ok(());
+    }
+    writeln!(text)?;
+    for mark in &results.marks {
+        writeln!(text, "{:>9.3} s  {:<10} {}", mark.at_ms / 1e3, mark.kind, mark.label)?;
+    }
+    writeln!(text)
+}
+
+fn write_fencing(results: &Results, text: &mut String) -> std::fmt::Result {
+    let Some(fencing) = &results.fencing else {
+        return Ok(());
+    };
+    let Fencing { pauses, takeovers, writes, stale_refused, stale_accepted, .. } = fencing;
+    let stale = stale_refused + stale_accepted;
+    writeln!(
+        text,
+        "whole run: {pauses} pauses, of which {takeovers} cost the lock; {writes} writes, of which \
+         {stale} were stale: {stale_refused} refused, {stale_accepted} accepted"
+    )?;
+    let is_fenced = results.parameters.pauses.as_ref().is_none_or(|pauses| pauses.is_fenced);
+    if !is_fenced {
+        writeln!(
+            text,
+            "CORRUPTED: without fencing {stale_accepted} writes of past holders destroyed those of \
+             later ones{}{}",
+            if *stale_accepted > 0 { "; first: " } else { "" },
+            fencing.first_accepted
+        )?;
     }
     Ok(())
 }

@@ -1,15 +1,23 @@
-//! Plots: latency by percentile, on an axis that gives each nine the same room, and over time.
+//! Plots: latency by percentile, on an axis that gives each nine the same room; latency and grants
+//! over time, with what happened when.
+
+mod frame;
+mod mark_rows;
 
 use std::fmt::Write;
 use std::path::Path;
 
+use self::frame::Frame;
+use self::mark_rows::MarkRows;
 use crate::comparison::{Comparison, letter};
-use crate::results::{PhaseResult, Results, at, ms};
+use crate::results::{Grants, PhaseResult, Results, SecondResult, at, ms};
 
 const WIDTH: f64 = 760.0;
-const PLOT_HEIGHT: f64 = 260.0;
-const LEFT: f64 = 70.0;
+const LEFT: f64 = 84.0;
 const RIGHT: f64 = 36.0;
+const PLOT_WIDTH: f64 = WIDTH - LEFT - RIGHT;
+const LATENCY_HEIGHT: f64 = 260.0;
+const GRANTS_HEIGHT: f64 = 110.0;
 const TOP: f64 = 36.0;
 const LEGEND_ROW: f64 = 18.0;
 /// About the width of a letter.
@@ -17,15 +25,20 @@ const CHAR_WIDTH: f64 = 6.6;
 const GAP: f64 = 70.0;
 const BOTTOM: f64 = 50.0;
 
-/// Colours that most colour-blind people can tell apart (Okabe and Ito).
-const COLOURS: [&str; 7] =
-    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
+/// Colours that most colour-blind people can tell apart (Okabe and Ito, and two of Tol's).
+const COLOURS: [&str; 9] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#882255",
+    "#999933",
+];
+
+/// The place of black among them.
+const BLACK: usize = 6;
 
 /// Points in each half of the distance that is left to 100%.
 const TICKS_PER_HALF_DISTANCE: u32 = 4;
 
-/// No latency is drawn below this: a logarithmic axis has no zero.
-const FLOOR_MS: f64 = 0.001;
+/// Grants are drawn in at most so many steps: less than two pixels each.
+const GRANT_STEPS_MAX: usize = 400;
 
 /// A line, as x and y in the axes' own units.
 struct Curve {
@@ -35,9 +48,20 @@ struct Curve {
     points: Vec<(f64, f64)>,
 }
 
+/// What a picture shows.
+struct Picture<'a> {
+    title: String,
+    by_percentile: Vec<Curve>,
+    over_time: Vec<Curve>,
+    grants: Vec<Curve>,
+    marks: MarkRows<'a>,
+}
+
 /// One result: all its phases.
 pub fn of_run(results: &Results) -> String {
-    let phases: Vec<_> = results.phases.iter().filter(|phase| phase.count > 0).collect();
+    // What took no time at all is nowhere on a logarithmic axis.
+    let takes_time = |phase: &&PhaseResult| phase.count > 0 && phase.corrected.max_ms > 0.0;
+    let phases: Vec<_> = results.phases.iter().filter(takes_time).collect();
     let mut by_percentile = Vec::new();
     let mut over_time = Vec::new();
     for (colour, phase) in phases.into_iter().enumerate() {
@@ -52,26 +76,36 @@ pub fn of_run(results: &Results) -> String {
         parameters.locks,
         if parameters.is_open_loop { "" } else { ", closed loop" },
     );
-    draw(&title, &by_percentile, &over_time)
+    let grants = grants_curve(BLACK, &results.grants).into_iter().collect();
+    let mut marks = MarkRows::new();
+    marks.add("", &results.marks);
+    draw(&Picture { title, by_percentile, over_time, grants, marks })
 }
 
 /// Several results: the phase that their scenario is about.
 pub fn of_comparison(comparison: &Comparison) -> String {
     let phase_name = comparison.main_phase().name();
-    let mut by_percentile = Vec::new();
-    let mut over_time = Vec::new();
+    let is_comparable = comparison.reservations().is_empty();
+    let note = if is_comparable { "" } else { " (not comparable without reservations)" };
+    let mut picture = Picture {
+        title: format!("{phase_name}{note}"),
+        by_percentile: Vec::new(),
+        over_time: Vec::new(),
+        grants: Vec::new(),
+        marks: MarkRows::new(),
+    };
     for (number, (file, run)) in comparison.runs().iter().enumerate() {
+        picture.grants.extend(grants_curve(number, &run.grants));
+        picture.marks.add(&format!("{} ", letter(number)), &run.marks);
         let Some(phase) = run.phase(phase_name).filter(|phase| phase.count > 0) else {
             continue;
         };
         let file = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
         let name = format!("{}: {file}", letter(number));
-        by_percentile.push(percentile_curve(name, number, phase));
-        over_time.extend(time_curves(number, phase));
+        picture.by_percentile.push(percentile_curve(name, number, phase));
+        picture.over_time.extend(time_curves(number, phase));
     }
-    let is_comparable = comparison.reservations().is_empty();
-    let note = if is_comparable { "" } else { " (not comparable without reservations)" };
-    draw(&format!("{phase_name}{note}"), &by_percentile, &over_time)
+    draw(&picture)
 }
 
 /// x is the logarithm of 1/(1-p). The line ends where the last of all latencies is the only one
@@ -99,11 +133,30 @@ fn time_curves(colour: usize, phase: &PhaseResult) -> Vec<Curve> {
         return Vec::new();
     }
     #[expect(clippy::cast_precision_loss, reason = "seconds of a run")]
-    let line = |value: fn(&crate::results::SecondResult) -> f64| {
+    let line = |value: fn(&SecondResult) -> f64| {
         phase.seconds.iter().map(|second| (second.second as f64 + 0.5, value(second))).collect()
     };
     let curve = |is_dashed, points| Curve { name: String::new(), colour, is_dashed, points };
     vec![curve(false, line(|second| second.p99_ms)), curve(true, line(|second| second.max_ms))]
+}
+
+/// Stairs of grants a second. Nothing if nothing was granted.
+#[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
+fn grants_curve(colour: usize, grants: &Grants) -> Option<Curve> {
+    if grants.counts.is_empty() {
+        return None;
+    }
+    let merged = grants.counts.len().div_ceil(GRANT_STEPS_MAX);
+    let step_secs = grants.step_ms as f64 / 1e3;
+    let mut points = Vec::new();
+    let mut from = 0.0;
+    for steps in grants.counts.chunks(merged) {
+        let secs = steps.len() as f64 * step_secs;
+        let rate = steps.iter().sum::<u64>() as f64 / secs;
+        points.extend([(from, rate), (from + secs, rate)]);
+        from += secs;
+    }
+    Some(Curve { name: String::new(), colour, is_dashed: false, points })
 }
 
 impl Curve {
@@ -114,124 +167,77 @@ impl Curve {
     }
 }
 
-/// The area of one plot, and how its axes map to it.
-struct Frame {
-    top: f64,
-    x_max: f64,
-    /// Powers of ten.
-    y_min: f64,
-    y_max: f64,
-}
-
-impl Frame {
-    fn new(top: f64, curves: &[Curve], x_max_least: f64) -> Frame {
-        let points = || curves.iter().flat_map(|curve| &curve.points);
-        let x_max = points().map(|(x, _)| x + 0.01).fold(x_max_least, f64::max);
-        let y = || points().map(|(_, y)| y.max(FLOOR_MS).log10());
-        let y_min = y().fold(f64::INFINITY, f64::min).floor();
-        let y_max = y().fold(f64::NEG_INFINITY, f64::max).ceil();
-        let (y_min, y_max) = if y_min.is_finite() { (y_min, y_max) } else { (-1.0, 1.0) };
-        Frame { top, x_max, y_min, y_max: y_max.max(y_min + 1.0) }
-    }
-
-    fn x(&self, x: f64) -> f64 {
-        LEFT + x / self.x_max * (WIDTH - LEFT - RIGHT)
-    }
-
-    fn y(&self, ms: f64) -> f64 {
-        let share = (ms.max(FLOOR_MS).log10() - self.y_min) / (self.y_max - self.y_min);
-        self.top + PLOT_HEIGHT * (1.0 - share)
-    }
-
-    fn bottom(&self) -> f64 {
-        self.top + PLOT_HEIGHT
-    }
-}
-
-fn draw(title: &str, by_percentile: &[Curve], over_time: &[Curve]) -> String {
+fn draw(picture: &Picture<'_>) -> String {
     let mut svg = String::new();
     // Writing to a String doesn't fail.
-    let _ = write_picture(&mut svg, title, by_percentile, over_time);
+    let _ = write_picture(&mut svg, picture);
     svg
 }
 
-fn write_picture(
-    svg: &mut String,
-    title: &str,
-    by_percentile: &[Curve],
-    over_time: &[Curve],
-) -> std::fmt::Result {
-    let places = legend_places(by_percentile);
+fn write_picture(svg: &mut String, picture: &Picture<'_>) -> std::fmt::Result {
+    let places = legend_places(&picture.by_percentile);
     let rows = places.last().map_or(0.0, |(_, row)| row + 1.0);
     let top = TOP + rows * LEGEND_ROW;
-    let height = top + PLOT_HEIGHT + GAP + PLOT_HEIGHT + BOTTOM;
+    let grants_height = if picture.grants.is_empty() { 0.0 } else { GAP + GRANTS_HEIGHT };
+    let height = top
+        + LATENCY_HEIGHT
+        + GAP
+        + LATENCY_HEIGHT
+        + grants_height
+        + BOTTOM
+        + picture.marks.height();
     writeln!(
         svg,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
          width=\"{WIDTH}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">"
     )?;
     writeln!(svg, "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>")?;
-    text(svg, LEFT, 20.0, "start", &format!("{title}: latency in ms by percentile"))?;
-    for (curve, (x, row)) in by_percentile.iter().zip(places) {
+    let title = format!("{}: latency in ms by percentile", picture.title);
+    text(svg, LEFT, 20.0, "start", &title)?;
+    for (curve, (x, row)) in picture.by_percentile.iter().zip(places) {
         let y = TOP + row * LEGEND_ROW;
         writeln!(svg, "<path {} d=\"M{x:.0},{y:.0} h18\"/>", curve.style())?;
         text(svg, x + 22.0, y + 4.0, "start", &curve.name)?;
     }
-    let frame = Frame::new(top, by_percentile, 2.0);
-    write_y_axis(svg, &frame)?;
-    write_percentile_axis(svg, &frame)?;
-    write_curves(svg, &frame, by_percentile)?;
-
-    let top = top + PLOT_HEIGHT + GAP;
-    let title = "Second by second: latency in ms at p99 (solid) and at most (dashed)";
-    text(svg, LEFT, top - 14.0, "start", title)?;
-    let frame = Frame::new(top, over_time, 1.0);
-    write_y_axis(svg, &frame)?;
-    write_time_axis(svg, &frame)?;
-    write_curves(svg, &frame, over_time)?;
+    let curves = &picture.by_percentile;
+    let frame = Frame::of_latencies(top, LATENCY_HEIGHT, x_max(curves, 2.0), values(curves));
+    frame.write_y_axis(svg)?;
+    frame.write_percentile_axis(svg)?;
+    write_curves(svg, &frame, curves)?;
+    write_over_time(svg, picture, frame.bottom() + GAP)?;
     writeln!(svg, "</svg>")
 }
 
-fn write_y_axis(svg: &mut String, frame: &Frame) -> std::fmt::Result {
-    #[expect(clippy::cast_possible_truncation, reason = "a few powers of ten")]
-    for power in frame.y_min as i32..=frame.y_max as i32 {
-        let ms = 10f64.powi(power);
-        let y = frame.y(ms);
-        line(svg, (LEFT, y), (WIDTH - RIGHT, y), "#ddd")?;
-        text(svg, LEFT - 6.0, y + 4.0, "end", &ms.to_string())?;
+/// The plots over time, which share their horizontal axis, and what happened when.
+fn write_over_time(svg: &mut String, picture: &Picture<'_>, top: f64) -> std::fmt::Result {
+    let Picture { over_time, grants, marks, .. } = picture;
+    let title = "Second by second: latency in ms at p99 (solid) and at most (dashed)";
+    text(svg, LEFT, top - 14.0, "start", title)?;
+    let x_max = x_max(over_time, x_max(grants, marks.last_second().max(1.0)));
+    let mut frame = Frame::of_latencies(top, LATENCY_HEIGHT, x_max, values(over_time));
+    frame.write_y_axis(svg)?;
+    frame.write_time_axis(svg)?;
+    marks.write_lines(svg, &frame)?;
+    write_curves(svg, &frame, over_time)?;
+    if !grants.is_empty() {
+        let top = frame.bottom() + GAP;
+        text(svg, LEFT, top - 14.0, "start", "Grants a second")?;
+        frame = Frame::of_rates(top, GRANTS_HEIGHT, x_max, values(grants));
+        frame.write_y_axis(svg)?;
+        frame.write_time_axis(svg)?;
+        marks.write_lines(svg, &frame)?;
+        write_curves(svg, &frame, grants)?;
     }
-    Ok(())
+    marks.write_rows(svg, &frame, frame.bottom() + BOTTOM / 2.0)
 }
 
-fn write_percentile_axis(svg: &mut String, frame: &Frame) -> std::fmt::Result {
-    let mut nines = 0;
-    while f64::from(nines) <= frame.x_max {
-        let x = frame.x(f64::from(nines));
-        line(svg, (x, frame.top), (x, frame.bottom()), "#ddd")?;
-        let label = match nines {
-            0 => "0%".to_owned(),
-            1 => "90%".to_owned(),
-            2 => "99%".to_owned(),
-            _ => format!("99.{}%", "9".repeat(nines as usize - 2)),
-        };
-        text(svg, x, frame.bottom() + 18.0, "middle", &label)?;
-        nines += 1;
-    }
-    Ok(())
+/// The end of an axis on which all points and `least` have room.
+fn x_max(curves: &[Curve], least: f64) -> f64 {
+    curves.iter().flat_map(|curve| &curve.points).map(|(x, _)| x + 0.01).fold(least, f64::max)
 }
 
-fn write_time_axis(svg: &mut String, frame: &Frame) -> std::fmt::Result {
-    // Steps of 1, 2 or 5 times a power of ten, of which there are ten at most.
-    let steps = (0..6).flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10f64.powi(power)));
-    let step = steps.into_iter().find(|step| frame.x_max / step <= 10.0).unwrap_or(frame.x_max);
-    let mut second = 0.0;
-    while second <= frame.x_max {
-        let x = frame.x(second);
-        line(svg, (x, frame.top), (x, frame.bottom()), "#ddd")?;
-        text(svg, x, frame.bottom() + 18.0, "middle", &format!("{second} s"))?;
-        second += step;
-    }
-    Ok(())
+fn values(curves: &[Curve]) -> impl Iterator<Item = f64> + Clone {
+    curves.iter().flat_map(|curve| &curve.points).map(|(_, y)| *y)
 }
 
 fn write_curves(svg: &mut String, frame: &Frame, curves: &[Curve]) -> std::fmt::Result {
@@ -268,15 +274,20 @@ fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), colour: &str) -> std
 }
 
 fn text(svg: &mut String, x: f64, y: f64, anchor: &str, words: &str) -> std::fmt::Result {
-    write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">")?;
+    let words = escaped(words);
+    writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>")
+}
+
+fn escaped(words: &str) -> String {
+    let mut escaped = String::new();
     for c in words.chars() {
         match c {
-            '&' => svg.push_str("&amp;"),
-            '<' => svg.push_str("&lt;"),
-            '>' => svg.push_str("&gt;"),
-            c if c.is_control() => svg.push('\u{fffd}'),
-            c => svg.push(c),
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            c if c.is_control() => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
         }
     }
-    writeln!(svg, "</text>")
+    escaped
 }

@@ -108,7 +108,7 @@ impl Script for ConnectStorm {
                 self.open -= 1;
             }
             Happening::Closed(_) => self.open -= 1,
-            Happening::Flooded(_) | Happening::Stuck(_) => {}
+            Happening::Flooded(_) | Happening::Stuck(_) | Happening::Survived(_) => {}
         }
     }
 

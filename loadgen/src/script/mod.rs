@@ -1,6 +1,8 @@
 //! What the scenarios do: each says which sessions are opened and released when.
 
 mod connect_storm;
+mod failover;
+mod gc_pause;
 mod handover;
 mod heartbeat;
 mod slow_reader;
@@ -12,8 +14,10 @@ use std::time::Duration;
 use monolock_core::time::Instant;
 
 use crate::drive::{Drive, Happening};
+use crate::outages::OutageTally;
 use crate::phase::Phase;
 use crate::plan::{self, Arrival};
+use crate::resource::{ResourceError, WriteQueue};
 use crate::scenario::Scenario;
 use crate::settings::Load;
 
@@ -43,6 +47,19 @@ pub trait Script {
     /// Whether a claim in the queue is waited for when the measured time is over.
     fn drains_queues(&self) -> bool {
         false
+    }
+
+    /// Why it can't go on, if it can't.
+    ///
+    /// # Errors
+    /// That of the guarded resource.
+    fn check(&mut self) -> Result<(), ResourceError> {
+        Ok(())
+    }
+
+    /// The run is over. Returns what this thread's clients had of each failure of a server.
+    fn finish(&mut self, _drive: &mut Drive) -> Vec<OutageTally> {
+        Vec::new()
     }
 }
 
@@ -85,20 +102,36 @@ pub struct Share {
 }
 
 impl Share {
+    /// The number in the run of a lock that has this number in its thread.
+    pub fn number(self, lock: u32) -> u64 {
+        u64::from(lock) * u64::from(self.workers) + u64::from(self.worker)
+    }
+
     /// What of a plan is this thread's, with moments for times, and the lock by its number here.
-    fn of(self, plan: impl Iterator<Item = Arrival>) -> impl Iterator<Item = (Instant, u32)> {
+    pub(crate) fn of(
+        self,
+        plan: impl Iterator<Item = Arrival>,
+    ) -> impl Iterator<Item = (Instant, u32)> {
         plan.filter(move |arrival| plan::worker_of(arrival.lock, self.workers) == self.worker)
             .map(move |arrival| (self.start.after(arrival.at), arrival.lock / self.workers))
     }
 }
 
-/// The script of a scenario for one thread.
-pub fn script(load: &Load, share: Share) -> Box<dyn Script> {
+/// The script of a scenario for one thread. What holders write goes to `writes`.
+///
+/// # Panics
+/// Without `writes`, if it is a scenario in which holders write.
+pub fn script(load: &Load, share: Share, writes: Option<WriteQueue>) -> Box<dyn Script> {
     match load.scenario {
         Scenario::Heartbeat => Box::new(heartbeat::Heartbeat::new(load, share)),
         Scenario::Steady => Box::new(steady::Steady::new(load, share)),
         Scenario::Handover => Box::new(handover::Handover::new(load, share)),
         Scenario::ConnectStorm => Box::new(connect_storm::ConnectStorm::new(load, share)),
         Scenario::SlowReader => Box::new(slow_reader::SlowReader::new(load, share)),
+        Scenario::GcPause => {
+            let writes = writes.expect("holders write to something");
+            Box::new(gc_pause::GcPause::new(load, share, writes))
+        }
+        Scenario::Failover | Scenario::Restart => Box::new(failover::Failover::new(load, share)),
     }
 }

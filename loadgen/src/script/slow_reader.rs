@@ -93,7 +93,10 @@ impl Script for SlowReader {
             Happening::Failed(lock) if is_deaf(lock) => {
                 self.returning.push(now.after(BACKOFF), lock);
             }
-            Happening::Failed(_) | Happening::Queued(_) | Happening::Granted(_) => {}
+            Happening::Failed(_)
+            | Happening::Queued(_)
+            | Happening::Granted(_)
+            | Happening::Survived(_) => {}
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) enum Fault {
     HolderClosedEarly,
     /// Connections are accepted and closed at the first heartbeat.
     HeartbeatsRefused,
+    /// Leases end when half of them is over.
+    ExpiresEarly,
 }
 
 /// A running server. Its threads end with the test's process.
@@ -103,6 +105,9 @@ impl Shared {
             match decode_first(&bytes).ok()? {
                 First::Incomplete => {}
                 First::Complete { acquire, len } => {
+                    let lease = Duration::from_millis(u64::from(acquire.lease_ms.get()));
+                    let is_early = self.fault == Fault::ExpiresEarly;
+                    stream.set_read_timeout(Some(if is_early { lease / 2 } else { lease })).ok()?;
                     break (acquire.name.to_owned(), bytes.len() - len);
                 }
             }

@@ -2,6 +2,8 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub(crate) mod fake_server;
+pub(crate) mod private_cluster;
+pub(crate) mod real_server;
 pub(crate) mod stand_in;
 
 use std::ffi::OsStr;

@@ -1,6 +1,7 @@
 //! A ring with peers on loopback, and turns until something has happened.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -26,11 +27,16 @@ pub(crate) enum Seen {
     SendBlocked(ConnectionId),
     SendFailed(ConnectionId, Errno),
     Closed(ConnectionId),
+    Detached(ConnectionId),
+    DetachFailed(ConnectionId, Errno),
     Woken,
 }
 
-impl From<Event<'_>> for Seen {
-    fn from(event: Event<'_>) -> Seen {
+/// Sockets that were taken out of the ring.
+type Detached = HashMap<ConnectionId, TcpStream>;
+
+impl Seen {
+    fn new(event: Event<'_>, detached: &mut Detached) -> Seen {
         match event {
             Event::Received { id, bytes } => Seen::Received(id, bytes.to_vec()),
             Event::EndOfStream { id } => Seen::EndOfStream(id),
@@ -40,6 +46,11 @@ impl From<Event<'_>> for Seen {
             Event::SendBlocked { id } => Seen::SendBlocked(id),
             Event::SendFailed { id, error } => Seen::SendFailed(id, error),
             Event::Closed { id } => Seen::Closed(id),
+            Event::Detached { id, socket } => {
+                detached.insert(id, socket.0.into());
+                Seen::Detached(id)
+            }
+            Event::DetachFailed { id, error } => Seen::DetachFailed(id, error),
             Event::Woken => Seen::Woken,
         }
     }
@@ -47,6 +58,7 @@ impl From<Event<'_>> for Seen {
 
 pub(crate) struct Loopback {
     pub(crate) ring: Ring,
+    pub(crate) detached: Detached,
     listener: TcpListener,
     generation: u32,
 }
@@ -55,7 +67,7 @@ impl Loopback {
     pub(crate) fn new(config: &Config) -> Loopback {
         let ring = Ring::new(config).expect("io_uring");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        Loopback { ring, listener, generation: 0 }
+        Loopback { ring, detached: Detached::new(), listener, generation: 0 }
     }
 
     /// A connected pair: what the ring gets, and the peer.
@@ -115,7 +127,7 @@ impl Loopback {
             self.ring.wait(Some(Duration::from_millis(100))).expect("wait");
             let mut finished = false;
             while let Some(event) = self.ring.next_event() {
-                let event = Seen::from(event);
+                let event = Seen::new(event, &mut self.detached);
                 finished |= done(&mut self.ring, &event);
                 seen.push(event);
             }
@@ -138,7 +150,7 @@ impl Loopback {
         loop {
             self.ring.wait(Some(Duration::ZERO)).expect("wait");
             while let Some(event) = self.ring.next_event() {
-                seen.push(Seen::from(event));
+                seen.push(Seen::new(event, &mut self.detached));
             }
             if self.ring.is_settled() {
                 return seen;

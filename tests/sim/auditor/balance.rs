@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::session::Standing;
+use super::session::{Session, Standing, Whereabouts};
 use super::{Auditor, DRAIN_MAX, LATE_MAX};
 use crate::sim::invariants::{Invariant, Verdict};
 use crate::sim::sighting::{Gauges, Remains};
 
 impl Auditor {
-    pub(super) fn turn_ends(&mut self, gauges: Gauges) -> Verdict {
+    pub(super) fn turn_ends(&mut self, gauges: Gauges, places: &[u32]) -> Verdict {
         for connection in std::mem::take(&mut self.passed_over) {
             let is_over = self.sessions.get(&connection).is_none_or(|session| !session.is_alive());
             Invariant::FirstInFirstOut.holds(is_over, || {
@@ -18,7 +18,7 @@ impl Auditor {
         for (name, lock) in &self.locks {
             let is_wanted = lock.next.is_some() || !lock.waiters.is_empty();
             let is_pushed = lock.holder.is_some() || !is_wanted;
-            Invariant::PushedAtOnce.holds(is_pushed || self.is_shutting_down, || {
+            Invariant::PushedAtOnce.holds(is_pushed || self.is_shutting_down(), || {
                 format!("{name} is free, and {:?} wait for it", lock.waiters)
             })?;
             if let Some(holder) = lock.holder {
@@ -31,14 +31,19 @@ impl Auditor {
         let seen = self.gauges();
         Invariant::GaugesAreTrue
             .holds(gauges == seen, || format!("{gauges:?} instead of {seen:?}"))?;
+        self.places_are_used(places)?;
         self.nobody_is_late()
     }
 
     fn gauges(&self) -> Gauges {
-        let alive = || self.sessions.values().filter(|session| session.is_alive());
+        let is_counted =
+            |session: &&Session| session.is_alive() && session.whereabouts != Whereabouts::UnderWay;
+        let alive = || self.sessions.values().filter(is_counted);
+        let has_no_claim =
+            |session: &&Session| matches!(session.standing, Standing::Connected | Standing::Moving);
         Gauges {
             connections: alive().count(),
-            unclaimed: alive().filter(|session| session.standing == Standing::Connected).count(),
+            unclaimed: alive().filter(has_no_claim).count(),
             locks_held: self.locks.values().filter(|lock| lock.holder.is_some()).count(),
             waiters: self.locks.values().map(|lock| lock.waiters.len()).sum(),
         }
@@ -65,9 +70,11 @@ impl Auditor {
                 format!("connection {connection} should be over since {over} ns")
             })?;
             if session.stuck.is_none() && !session.gave_up {
+                // Who moves is answered where it arrives.
+                let owed = session.standing != Standing::Moving;
                 let asked = session.owed.front().copied().unwrap_or(u64::MAX);
                 Invariant::EverythingIsAnswered
-                    .holds(!is_late(asked.max(session.taken)), || {
+                    .holds(!owed || !is_late(asked.max(session.taken)), || {
                         format!("connection {connection} has no answer since {asked} ns")
                     })?;
                 let ended = session.ended.map_or(u64::MAX, |(ended, _)| ended);
@@ -82,6 +89,7 @@ impl Auditor {
     }
 
     pub(super) fn at_rest(&mut self, remains: Remains) -> Verdict {
+        self.nobody_is_lost()?;
         self.now = u64::MAX;
         self.nobody_is_late()?;
         let held: BTreeSet<&String> = self

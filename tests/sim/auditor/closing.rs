@@ -54,8 +54,12 @@ impl Auditor {
             self.end(connection, Cause::Stuck);
             return Ok(());
         }
-        let is_claim = session.standing != Standing::Connected;
-        self.count(if is_claim { "silent waiter" } else { "first frame too late" });
+        let event = match session.standing {
+            Standing::Connected => "first frame too late",
+            Standing::Moving => "silent while it waits for a place",
+            Standing::Waiting | Standing::Holding(_) => "silent waiter",
+        };
+        self.count(event);
         self.was_silent(connection)?;
         self.end(connection, Cause::Expired);
         Ok(())

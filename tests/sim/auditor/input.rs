@@ -1,7 +1,7 @@
 //! What comes in, and what it means for a session.
 
 use super::Auditor;
-use super::session::{Cause, Session, Standing};
+use super::session::{Cause, Session, Standing, Whereabouts};
 use crate::sim::clock::MILLISECOND;
 use crate::sim::frames::Said;
 use crate::sim::invariants::{Invariant, Verdict, Violation};
@@ -24,6 +24,7 @@ impl Auditor {
             if !session.is_alive() {
                 session.drained += usize::from(session.error_submitted);
             } else if !session.gave_up
+                && session.wrong_on_arrival.is_none()
                 && let Some(said) = session.said.hear(byte, lease_max_ms)
             {
                 self.said(connection, said)?;
@@ -37,7 +38,14 @@ impl Auditor {
         match said {
             Said::Wrong(code) => {
                 self.count("client error");
-                self.end_with_error(connection, Cause::Wrong, code);
+                let session = self.known(connection)?;
+                let is_to_arrive = session.standing == Standing::Moving
+                    && !matches!(session.whereabouts, Whereabouts::HeldUpIn(..));
+                if is_to_arrive {
+                    session.wrong_on_arrival = Some(code);
+                } else {
+                    self.end_with_error(connection, Cause::Wrong, code);
+                }
             }
             Said::Heartbeat => {
                 let session = self.known(connection)?;
@@ -49,32 +57,53 @@ impl Auditor {
                 }
             }
             Said::Acquire { lock, lease_ms } => {
-                let claimed = self.locks.entry(lock.clone()).or_default();
-                let is_free = claimed.holder.is_none() && claimed.waiters.is_empty();
-                if is_free {
-                    claimed.next = Some(connection);
-                } else {
-                    claimed.waiters.push_back(connection);
-                }
+                let home = self.home(&lock);
                 let session = self.known(connection)?;
                 session.lock = lock;
                 session.lease = u64::from(lease_ms) * MILLISECOND;
                 session.heard = now;
-                session.standing = Standing::Waiting;
-                if !is_free {
-                    session.owed.push_back(now);
+                session.standing = Standing::Moving;
+                if session.whereabouts.shard() == Some(home) {
+                    self.claims(connection);
                 }
             }
         }
         Ok(())
     }
 
+    /// The ACQUIRE has reached its lock: whether it counts, for on the way out none does that would
+    /// be granted.
+    pub(super) fn claims(&mut self, connection: Connection) -> bool {
+        let (now, is_shutting_down) = (self.now, self.is_shutting_down());
+        let Some(session) = self.sessions.get_mut(&connection) else { return false };
+        let lock = self.locks.entry(session.lock.clone()).or_default();
+        let is_free = lock.holder.is_none() && lock.waiters.is_empty();
+        if is_free && is_shutting_down {
+            self.end_with_error(connection, Cause::Shutdown, 0x01);
+            return false;
+        }
+        if is_free {
+            lock.next = Some(connection);
+        } else {
+            lock.waiters.push_back(connection);
+            // Before the answers to heartbeats that were read on the way.
+            session.owed.push_front(now);
+        }
+        session.standing = Standing::Waiting;
+        true
+    }
+
     pub(super) fn read_end(&mut self, connection: Connection, end: End) -> Verdict {
         let session = self.known(connection)?;
         session.end_unread = false;
         session.hung_up = true;
+        let is_leaving = matches!(session.whereabouts, Whereabouts::Leaving(_));
         session.gave_up |= end == End::GaveUp;
-        match (end, session.standing) {
+        let standing = session.standing;
+        if is_leaving {
+            self.count("end of who was leaving");
+        }
+        match (end, standing) {
             (End::GaveUp, Standing::Holding(_)) => self.count("holder behind a cut network"),
             (End::GaveUp, _) => self.end(connection, Cause::Lost),
             (End::Closed | End::Reset, _) => self.end(connection, Cause::Left),
@@ -100,6 +129,10 @@ impl Auditor {
         let now = self.now;
         if let Some(session) = self.sessions.get_mut(&connection) {
             session.end(now, cause);
+            if session.standing == Standing::Moving {
+                // It was in no queue, so there is nothing to tell it.
+                session.owed.clear();
+            }
             if let Some(lock) = self.locks.get_mut(&session.lock) {
                 lock.waiters.retain(|&waiter| waiter != connection);
             }

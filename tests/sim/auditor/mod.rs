@@ -4,22 +4,24 @@
 mod balance;
 mod closing;
 mod input;
+mod moving;
 mod output;
 mod ownership;
 mod session;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use monolock_core::fencing::Token;
+use monolock_core::shard_map::ShardMap;
 
 use super::clock::{MILLISECOND, SECOND};
-use super::invariants::{Verdict, Violation};
-use super::sighting::{Connection, Sighting};
-use session::{Cause, Session, Standing};
+use super::invariants::{Invariant, Verdict, Violation};
+use super::sighting::{Connection, Shard, Sighting};
+use session::{Session, Standing};
 
 /// How late anything may be that is due while the server runs. Its turns take microseconds.
-const LATE_MAX: u64 = 5 * MILLISECOND;
+const LATE_MAX: u64 = 2 * MILLISECOND;
 
 /// How much is read away after an ERROR, and for how long.
 const DRAINED_MAX: usize = 1 << 20;
@@ -52,10 +54,17 @@ pub(crate) struct Auditor {
     now: u64,
     /// Since when the server has been running; nothing if it is stopped or dead.
     running: Option<u64>,
-    is_shutting_down: bool,
+    /// The shards that were told to end.
+    shut_down: BTreeSet<Shard>,
+    /// Where each lock is.
+    shard_map: ShardMap,
+    /// Shards that have places for connections from others, and since when.
+    with_places: BTreeMap<Shard, u64>,
     sessions: BTreeMap<Connection, Session>,
     /// Closed by the server, while something may still be on its way to the client.
     departed: BTreeMap<Connection, Session>,
+    /// Accepted, and not in any shard yet.
+    dealt: BTreeSet<Connection>,
     /// What had arrived on connections that were not accepted yet.
     arrived_early: BTreeMap<Connection, usize>,
     locks: BTreeMap<String, Lock>,
@@ -75,9 +84,12 @@ impl Auditor {
             limits,
             now: 0,
             running: None,
-            is_shutting_down: false,
+            shut_down: BTreeSet::new(),
+            shard_map: ShardMap::single(),
+            with_places: BTreeMap::new(),
             sessions: BTreeMap::new(),
             departed: BTreeMap::new(),
+            dealt: BTreeSet::new(),
             arrived_early: BTreeMap::new(),
             locks: BTreeMap::new(),
             passed_over: Vec::new(),
@@ -140,8 +152,18 @@ impl Auditor {
     pub(crate) fn token_of(&self, lock: &str) -> Option<Token> {
         match self.sessions.get(&self.locks.get(lock)?.holder?)?.standing {
             Standing::Holding(token) => Some(token),
-            Standing::Connected | Standing::Waiting => None,
+            Standing::Connected | Standing::Moving | Standing::Waiting => None,
         }
+    }
+
+    /// Nothing is granted from the moment on at which the first shard is told to end.
+    fn is_shutting_down(&self) -> bool {
+        !self.shut_down.is_empty()
+    }
+
+    /// The shard to which a lock belongs.
+    fn home(&self, lock: &str) -> Shard {
+        self.shard_map.owner(lock) as usize
     }
 
     fn io_timeout(&self) -> u64 {
@@ -150,14 +172,17 @@ impl Auditor {
 
     fn judge(&mut self, sighting: &Sighting) -> Verdict {
         match *sighting {
-            Sighting::Accepted(connection) => {
-                let unread = self.arrived_early.remove(&connection).unwrap_or(0);
-                self.sessions.insert(connection, Session { unread, ..Session::new(self.now) });
-                if self.is_shutting_down {
-                    self.end_with_error(connection, Cause::Shutdown, 0x01);
-                }
+            Sighting::Dealt(connection) => {
+                self.dealt.insert(connection);
                 Ok(())
             }
+            Sighting::Accepted(connection, shard) => self.accepted(connection, shard),
+            Sighting::HasNoPlace(connection) => Invariant::NothingStays
+                .holds(false, || format!("the place of connection {connection} is not free")),
+            Sighting::WaitsForPlace(connection) => self.waits_for_place(connection),
+            Sighting::Leaves(connection) => self.leaves(connection),
+            Sighting::Departed(connection) => self.departed(connection),
+            Sighting::Adopted(connection, shard) => self.adopted(connection, shard),
             Sighting::Arrived(connection, len) => self.arrived(connection, len),
             Sighting::ArrivedEnd(connection) => {
                 self.session(connection, |session| session.end_unread = true)
@@ -187,11 +212,15 @@ impl Auditor {
             }
             Sighting::ForceRelease { ref lock, token, from } => self.forced(lock, token, from),
             Sighting::Kick { ref lock, connection, done } => self.kicked(lock, connection, done),
-            Sighting::Shutdown => self.shut_down(),
+            Sighting::Shutdown(shard) => self.shut_down(shard),
             Sighting::Stopped => self.stop(),
-            Sighting::Continued | Sighting::Started => self.go_on(),
+            Sighting::Continued => self.go_on(),
+            Sighting::Started(shard_map) => {
+                self.shard_map = shard_map;
+                self.go_on()
+            }
             Sighting::Died => self.die(),
-            Sighting::TurnEnds(gauges) => self.turn_ends(gauges),
+            Sighting::TurnEnds { gauges, ref places } => self.turn_ends(gauges, places),
             Sighting::AtRest(remains) => self.at_rest(remains),
         }
     }
@@ -220,24 +249,15 @@ impl Auditor {
 
     fn die(&mut self) -> Verdict {
         self.running = None;
-        self.is_shutting_down = false;
+        self.shut_down.clear();
+        self.with_places.clear();
         self.sessions.clear();
         self.departed.clear();
+        self.dealt.clear();
         self.arrived_early.clear();
         self.passed_over.clear();
         self.locks.clear();
         self.last_token = 0;
-        Ok(())
-    }
-
-    fn shut_down(&mut self) -> Verdict {
-        self.is_shutting_down = true;
-        let alive = |(&connection, session): (&Connection, &Session)| {
-            session.is_alive().then_some(connection)
-        };
-        for connection in self.sessions.iter().filter_map(alive).collect::<Vec<_>>() {
-            self.end_with_error(connection, Cause::Shutdown, 0x01);
-        }
         Ok(())
     }
 }

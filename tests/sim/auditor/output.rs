@@ -26,7 +26,7 @@ impl Auditor {
         Invariant::ErrorsAreSent
             .holds(!session.error_submitted, || case("something follows an ERROR"))?;
         let expected = match session.standing {
-            Standing::Connected => None,
+            Standing::Connected | Standing::Moving => None,
             Standing::Waiting => Some(Answered::Waiting),
             Standing::Holding(token) => Some(Answered::Acquired(token.get())),
         };

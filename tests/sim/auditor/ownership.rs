@@ -19,7 +19,7 @@ impl Auditor {
     ) -> Verdict {
         let case = |what: &str| format!("{name} to connection {connection}: {what}");
         Invariant::NobodyIsPromotedOnShutdown
-            .holds(!self.is_shutting_down, || case("the server shuts down"))?;
+            .holds(!self.is_shutting_down(), || case("the server shuts down"))?;
         let lock = self.locks.entry(name.to_owned()).or_default();
         Invariant::OneHolder
             .holds(lock.holder.is_none(), || case("somebody else still holds it"))?;

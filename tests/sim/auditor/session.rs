@@ -5,13 +5,39 @@ use std::collections::VecDeque;
 use monolock_core::fencing::Token;
 
 use crate::sim::frames::{ClientStream, ServerStream};
+use crate::sim::sighting::Shard;
 
 /// Where a session stands, as far as was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Connected,
+    /// Its lock is in another shard.
+    Moving,
     Waiting,
     Holding(Token),
+}
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whereabouts {
+    In(Shard),
+    /// There since that time, because there is no place where it is to go.
+    HeldUpIn(Shard, u64),
+    /// Its socket is being taken out of the ring.
+    Leaving(Shard),
+    UnderWay,
+}
+
+impl Whereabouts {
+    /// The shard that has it.
+    pub(super) fn shard(self) -> Option<Shard> {
+        match self {
+            Whereabouts::In(shard)
+            | Whereabouts::HeldUpIn(shard, _)
+            | Whereabouts::Leaving(shard) => Some(shard),
+            Whereabouts::UnderWay => None,
+        }
+    }
 }
 
 /// What ended a session.
@@ -31,6 +57,10 @@ pub(super) enum Cause {
 /// What the judge knows of one connection.
 pub(super) struct Session {
     pub(super) accepted: u64,
+    pub(super) whereabouts: Whereabouts,
+    pub(super) has_moved: bool,
+    /// What is wrong with what it has sent behind its ACQUIRE, to be told where it arrives.
+    pub(super) wrong_on_arrival: Option<u8>,
     pub(super) said: ClientStream,
     pub(super) answers: ServerStream,
     pub(super) lock: String,
@@ -57,9 +87,12 @@ pub(super) struct Session {
     pub(super) to_client: VecDeque<u8>,
 }
 impl Session {
-    pub(super) fn new(accepted: u64) -> Session {
+    pub(super) fn new(shard: Shard, accepted: u64) -> Session {
         Session {
             accepted,
+            whereabouts: Whereabouts::In(shard),
+            has_moved: false,
+            wrong_on_arrival: None,
             said: ClientStream::default(),
             answers: ServerStream::default(),
             lock: String::new(),
@@ -89,7 +122,7 @@ impl Session {
     pub(super) fn deadline(&self, io_timeout: u64) -> u64 {
         match self.standing {
             Standing::Connected => self.accepted + io_timeout,
-            Standing::Waiting | Standing::Holding(_) => self.heard + self.lease,
+            Standing::Moving | Standing::Waiting | Standing::Holding(_) => self.heard + self.lease,
         }
     }
 

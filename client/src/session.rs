@@ -1,0 +1,200 @@
+//! One connection, which is one claim on one lock: dialling it, waiting in the queue, holding.
+//! What is due and what an answer means is decided by [`Claim`]; here bytes are moved.
+
+use std::io::ErrorKind;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use monolock_core::claim::{Claim, Due, Loss as CoreLoss, News};
+use monolock_core::fencing::Token;
+use monolock_core::wire::{Acquire, ErrorClass, HEARTBEAT, encode_acquire};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::select;
+
+use crate::clock::{self, Timer};
+use crate::failure::{AcquireError, Loss, ServerError};
+use crate::tenure::Tenure;
+
+/// The longest that a dial may take; the kernel alone would try for two minutes.
+const DIAL_MAX: Duration = Duration::from_secs(5);
+
+/// Reads in one turn, so that a server that doesn't stop talking can't keep the deadline away.
+const READS_MAX: usize = 16;
+
+/// A connection with a claim on it. Dropped, it is closed, which is the release.
+#[derive(Debug)]
+pub(crate) struct Session {
+    stream: TcpStream,
+    claim: Claim,
+    /// Not yet taken by the kernel.
+    unsent: Vec<u8>,
+    timer: Timer,
+}
+
+/// What a waiter wants to know.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Queued,
+    Granted(Token),
+}
+
+impl Session {
+    /// Dials and sends the ACQUIRE.
+    pub(crate) async fn dial(
+        address: &str,
+        name: &str,
+        lease_ms: NonZeroU32,
+    ) -> Result<Session, AcquireError> {
+        let mut timer = Timer::new().map_err(|error| AcquireError::system(&error))?;
+        let unreachable = |reason: String| AcquireError::Unreachable {
+            address: address.to_owned(),
+            reason: reason.into(),
+        };
+        let stream = select! {
+            biased;
+            dialled = TcpStream::connect(address) => {
+                dialled.map_err(|error| unreachable(error.to_string()))?
+            }
+            _ = timer.at(clock::now().after(DIAL_MAX)) => {
+                return Err(unreachable(format!("no answer within {DIAL_MAX:?}")));
+            }
+        };
+        // A heartbeat is one byte, and must not wait for more.
+        stream.set_nodelay(true).map_err(|error| unreachable(error.to_string()))?;
+        let mut unsent = Vec::new();
+        encode_acquire(Acquire { lease_ms, name }, &mut unsent);
+        let claim = Claim::new(lease_ms, clock::now());
+        Ok(Session { stream, claim, unsent, timer })
+    }
+
+    /// Waits for the next change of where the claim stands.
+    pub(crate) async fn answer(&mut self, name: &str) -> Result<Answer, AcquireError> {
+        loop {
+            match self.turn().await {
+                Ok(Some(News::Queued)) => return Ok(Answer::Queued),
+                Ok(Some(News::Granted(token))) => return Ok(Answer::Granted(token)),
+                Ok(_) => {}
+                Err(loss) => return Err(self.not_acquired(loss, name)),
+            }
+        }
+    }
+
+    /// Keeps the lock until the tenure is over or the claim is lost, and closes the connection.
+    pub(crate) async fn keep(mut self, tenure: Arc<Tenure>, index: usize) {
+        // Also if this task is dropped before its end.
+        let closing = Closing { tenure: &tenure, index };
+        loop {
+            select! {
+                biased;
+                () = tenure.until(|state| state.is_over(index).then_some(())) => break,
+                turn = self.turn() => match turn {
+                    Ok(_) => tenure.confirm(index, &self.claim),
+                    Err(loss) => {
+                        tenure.lose(index, Loss::of_claim(loss, self.claim.reason()));
+                        break;
+                    }
+                }
+            }
+        }
+        drop(self);
+        drop(closing);
+    }
+
+    pub(crate) fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    /// Waits until something happens, and does what it asks for. May be dropped while it waits.
+    ///
+    /// What has come is taken in before a deadline counts as passed, and the deadline is looked at
+    /// before anybody is told of what came: a process that didn't run for a while may find a grant
+    /// that is no longer its own.
+    async fn turn(&mut self) -> Result<Option<News>, CoreLoss> {
+        let interest = if self.unsent.is_empty() {
+            Interest::READABLE
+        } else {
+            Interest::READABLE | Interest::WRITABLE
+        };
+        select! {
+            biased;
+            ready = self.stream.ready(interest) => {
+                ready.map_err(|_| self.claim.end(CoreLoss::Disconnected))?;
+            }
+            // A timer that can't be set leaves no way to know when to stop, so it is time.
+            waited = self.timer.at(self.claim.deadline()) => {
+                waited.map_err(|_| self.claim.end(CoreLoss::Silence))?;
+            }
+        }
+        let news = self.receive()?;
+        match self.claim.pass(clock::now()) {
+            Some(Due::Heartbeat) => self.unsent.push(HEARTBEAT),
+            Some(Due::Lost(loss)) => return Err(loss),
+            None => {}
+        }
+        self.send();
+        Ok(news)
+    }
+
+    /// Takes in what is there. The last change counts, if there are several.
+    fn receive(&mut self) -> Result<Option<News>, CoreLoss> {
+        let mut change = None;
+        let mut buffer = [0; 512];
+        for _ in 0..READS_MAX {
+            let len = match self.stream.try_read(&mut buffer) {
+                Ok(0) => return Err(self.claim.end(CoreLoss::EndOfStream)),
+                Ok(len) => len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => return Err(self.claim.end(CoreLoss::Disconnected)),
+            };
+            let mut bytes = &buffer[..len];
+            while let Some(news) = self.claim.receive(&mut bytes, clock::now()) {
+                match news {
+                    News::Lost(loss) => return Err(loss),
+                    News::Queued | News::Granted(_) => change = Some(news),
+                    News::Standing => {}
+                }
+            }
+        }
+        Ok(change)
+    }
+
+    fn send(&mut self) {
+        while !self.unsent.is_empty() {
+            match self.stream.try_write(&self.unsent) {
+                Ok(len) => drop(self.unsent.drain(..len)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // An ERROR may have come before the connection broke, and is worth more than the
+                // news that it is broken, which comes with the next read as well.
+                Err(_) => self.unsent.clear(),
+            }
+        }
+    }
+
+    fn not_acquired(&self, loss: CoreLoss, name: &str) -> AcquireError {
+        let name = name.to_owned();
+        let reason = self.claim.reason();
+        match loss {
+            CoreLoss::Refused(code) if code.class() == ErrorClass::ClientError => {
+                let reason = String::from_utf8_lossy(reason).into_owned();
+                AcquireError::Refused { name, error: ServerError { code, reason } }
+            }
+            _ => AcquireError::Lost { name, loss: Loss::of_claim(loss, reason) },
+        }
+    }
+}
+
+/// Says at the end that a connection is closed.
+struct Closing<'a> {
+    tenure: &'a Tenure,
+    index: usize,
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        // Counts only if neither a loss nor the release was the reason: then the driver was ended.
+        self.tenure.lose(self.index, Loss::Network("the client's thread has ended".into()));
+        self.tenure.connection_closed();
+    }
+}

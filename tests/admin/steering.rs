@@ -1,0 +1,140 @@
+//! Force-release, kick, and the maintenance drain.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::harness::client::Client;
+use crate::harness::http::{self, Answer};
+use crate::harness::patience::{LONG_LEASE_MS, SILENCE, wait_until};
+use crate::harness::wire::code;
+use crate::{get, launch, refusal};
+
+fn post(server: SocketAddr, path: &str) -> Answer {
+    http::request(server, "POST", path, "Content-Length: 0\r\n")
+}
+
+fn delete(server: SocketAddr, path: &str) -> Answer {
+    http::request(server, "DELETE", path, "")
+}
+
+#[test]
+fn a_force_release_tells_the_holder_and_promotes_the_next() {
+    let server = launch().start();
+    let (mut owner, token) = Client::owner(server.address(), "nightly/import", LONG_LEASE_MS);
+    let mut waiter = Client::waiter(server.address(), "nightly/import", LONG_LEASE_MS);
+    let answer = post(server.admin_address(), "/api/locks/nightly%2Fimport/release");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.json()["released"]["token"], token);
+    owner.expect_refusal(code::CLOSED_BY_ADMINISTRATOR);
+    assert!(waiter.expect_acquired() > token);
+    let lock = get(&server, "/api/locks/nightly%2Fimport");
+    assert_eq!(lock["last_hold"]["reason"], "force");
+}
+
+#[test]
+fn a_force_release_with_a_token_meets_only_the_holder_that_has_it() {
+    let server = launch().start();
+    let (owner, first) = Client::owner(server.address(), "lock", LONG_LEASE_MS);
+    let mut next = Client::waiter(server.address(), "lock", LONG_LEASE_MS);
+    owner.close();
+    let second = next.expect_acquired();
+    let release =
+        |token| post(server.admin_address(), &format!("/api/locks/lock/release?token={token}"));
+    let (status, error) = refusal(&release(first));
+    assert_eq!(status, 409);
+    assert!(error.contains(&second.to_string()), "{error}");
+    next.expect_held(second);
+    assert_eq!(release(second).status, 200);
+    next.expect_refusal(code::CLOSED_BY_ADMINISTRATOR);
+    assert_eq!(refusal(&release(second)).0, 404, "nobody holds it any more");
+}
+
+#[test]
+fn a_kick_meets_one_waiter_by_its_address() {
+    let server = launch().start();
+    let (mut owner, token) = Client::owner(server.address(), "lock", LONG_LEASE_MS);
+    let mut first = Client::waiter(server.address(), "lock", LONG_LEASE_MS);
+    let mut second = Client::waiter(server.address(), "lock", LONG_LEASE_MS);
+    let path = |client: &Client| format!("/api/locks/lock/waiters/{}", client.local_address());
+    let answer = delete(server.admin_address(), &path(&first));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    first.expect_refusal(code::CLOSED_BY_ADMINISTRATOR);
+    assert_eq!(refusal(&delete(server.admin_address(), &path(&first))).0, 404);
+    let of_holder = delete(server.admin_address(), &path(&owner));
+    assert_eq!(refusal(&of_holder).0, 404, "a holder is no waiter");
+    owner.expect_held(token);
+    second.expect_queued();
+}
+
+#[test]
+fn the_last_of_a_long_queue_can_be_kicked() {
+    let server = launch().start();
+    let _owner = Client::owner(server.address(), "lock", LONG_LEASE_MS);
+    let mut waiters: Vec<Client> =
+        (0..600).map(|_| Client::waiter(server.address(), "lock", LONG_LEASE_MS)).collect();
+    let mut last = waiters.pop().expect("the last");
+    let path = format!("/api/locks/lock/waiters/{}", last.local_address());
+    assert_eq!(delete(server.admin_address(), &path).status, 200);
+    last.expect_refusal(code::CLOSED_BY_ADMINISTRATOR);
+    waiters[0].expect_queued();
+}
+
+#[test]
+fn a_kicked_peer_sees_its_end_within_50_ms() {
+    let server = launch().start();
+    let _owner = Client::owner(server.address(), "lock", LONG_LEASE_MS);
+    // Of several, because the machine may be busy with something else for one of them.
+    let least = (0..5)
+        .map(|_| {
+            let mut waiter = Client::waiter(server.address(), "lock", LONG_LEASE_MS);
+            let path = format!("/api/locks/lock/waiters/{}", waiter.local_address());
+            let asked = Instant::now();
+            let kicking = std::thread::spawn({
+                let admin = server.admin_address();
+                move || delete(admin, &path).status
+            });
+            waiter.expect_refusal(code::CLOSED_BY_ADMINISTRATOR);
+            let seen = asked.elapsed();
+            assert_eq!(kicking.join().expect("the request"), 200);
+            seen
+        })
+        .min()
+        .expect("several");
+    assert!(least < Duration::from_millis(50), "{least:?}");
+}
+
+#[test]
+fn a_drained_server_grants_nothing_and_ends_when_the_last_holder_has_finished() {
+    let mut server = launch().start();
+    let (mut owner, token) = Client::owner(server.address(), "lock", LONG_LEASE_MS);
+    let (other, _) = Client::owner(server.address(), "other", LONG_LEASE_MS);
+    let mut waiter = Client::waiter(server.address(), "lock", LONG_LEASE_MS);
+    let answer = post(server.admin_address(), "/api/drain?limit=10m");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.json()["holders"], 2);
+    assert_eq!(get(&server, "/api/info")["draining"], true);
+    let mut late = Client::connect(server.address());
+    late.acquire("free", LONG_LEASE_MS);
+    late.expect_waiting();
+    other.close();
+    wait_until("one holder is left", || get(&server, "/api/info")["locks"] == 1);
+    owner.expect_held(token);
+    waiter.expect_silence(SILENCE);
+    owner.close();
+    waiter.expect_refusal(code::SHUTTING_DOWN);
+    late.expect_refusal(code::SHUTTING_DOWN);
+    drop((waiter, late));
+    assert!(server.wait_for_exit().success());
+}
+
+#[test]
+fn a_drain_that_takes_too_long_ends_at_its_limit() {
+    let mut server = launch().start();
+    let (mut owner, _) = Client::owner(server.address(), "lock", LONG_LEASE_MS);
+    // The first limit is far away; the second one counts.
+    assert_eq!(post(server.admin_address(), "/api/drain?limit=10m").status, 200);
+    assert_eq!(post(server.admin_address(), "/api/drain?limit=100ms").status, 200);
+    owner.expect_refusal(code::SHUTTING_DOWN);
+    drop(owner);
+    assert!(server.wait_for_exit().success());
+}

@@ -1,0 +1,102 @@
+//! A loss, a wrapper that is killed or stopped, `--max-hold`.
+
+use rustix::process::Signal;
+
+use crate::harness::client::Client;
+use crate::harness::patience::{LONG_LEASE_MS, wait_until};
+use crate::harness::procfs;
+use crate::harness::server::Launch;
+use crate::wrapper::{Wrapper, finish, shell_under_lock, wait_until_gone};
+
+#[test]
+fn a_loss_ends_the_command_and_is_123() {
+    let server = Launch::on_loopback().start();
+    let script = "trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
+    let options = ["--kill-after", "1h"];
+    let mut wrapper = Wrapper::start(shell_under_lock(server.address(), options, script));
+    wrapper.line();
+    drop(server);
+    assert_eq!(wrapper.line(), "told");
+    let ran = wrapper.finish();
+    // The shell may have said something of its own about its `sleep`.
+    let said = &ran.expect_code(123).stderr;
+    let ours: Vec<&str> = said.lines().filter(|line| line.starts_with("monolock: ")).collect();
+    assert!(matches!(ours[..], [line] if line.contains("lost \"a\"")), "{said}");
+}
+
+#[test]
+fn what_ignores_the_loss_is_killed_with_its_children() {
+    let server = Launch::on_loopback().start();
+    let script = "trap '' USR1; sleep 1000 & echo $!; echo $$; wait; sleep 1000";
+    let options = ["-q", "--lease", "1s", "--signal", "USR1", "--lost-exit-code", "9"];
+    let mut wrapper = Wrapper::start(shell_under_lock(server.address(), options, script));
+    let (grandchild, command) = (wrapper.pid_line(), wrapper.pid_line());
+    drop(server);
+    assert_eq!(wrapper.finish().expect_code(9).stderr, "");
+    wait_until_gone(command);
+    wait_until_gone(grandchild);
+}
+
+/// A command that obeys leaves children that don't.
+#[test]
+fn what_the_command_leaves_behind_is_killed_after_a_loss() {
+    let server = Launch::on_loopback().start();
+    let script = "(trap '' TERM; echo ready; exec sleep 1000) & echo $!; wait";
+    let options = ["--kill-after", "1h"];
+    let mut wrapper = Wrapper::start(shell_under_lock(server.address(), options, script));
+    let lines = [wrapper.line(), wrapper.line()];
+    let pid = lines.iter().find_map(|line| line.parse().ok()).expect("a number");
+    drop(server);
+    wrapper.finish().expect_code(123);
+    wait_until_gone(rustix::process::Pid::from_raw(pid).expect("not zero"));
+}
+
+/// And after an ordinary end it may go on: it is the command's own business.
+#[test]
+fn what_the_command_leaves_behind_goes_on_after_an_ordinary_end() {
+    let server = Launch::on_loopback().start();
+    let script = "sleep 1000 >/dev/null 2>&1 & echo $!";
+    let mut wrapper = Wrapper::start(shell_under_lock(server.address(), [], script));
+    let left = wrapper.pid_line();
+    wrapper.finish().expect_code(0);
+    rustix::process::kill_process(left, Signal::TERM).expect("it is still there");
+}
+
+#[test]
+fn a_killed_wrapper_takes_the_command_with_it() {
+    let server = Launch::on_loopback().start();
+    let script = "trap '' TERM INT HUP; echo $$; while :; do sleep 1000; done";
+    let mut wrapper = Wrapper::start(shell_under_lock(server.address(), [], script));
+    let command = wrapper.pid_line();
+    let mut waiter = Client::waiter(server.address(), "a", LONG_LEASE_MS);
+    wrapper.signal(Signal::KILL);
+    wait_until_gone(command);
+    waiter.expect_acquired();
+}
+
+#[test]
+fn a_wrapper_that_slept_through_its_lease_ends_the_command_when_it_wakes() {
+    let server = Launch::on_loopback().start();
+    let script = "trap '' TERM; echo $$; sleep 1000; sleep 1000";
+    let options = ["--lease", "500ms"];
+    let mut wrapper = Wrapper::start(shell_under_lock(server.address(), options, script));
+    let command = wrapper.pid_line();
+    let mut waiter = Client::waiter(server.address(), "a", LONG_LEASE_MS);
+    wrapper.signal(Signal::STOP);
+    wait_until("it is stopped", || procfs::is_stopped(wrapper.pid()));
+    waiter.expect_acquired();
+    wrapper.signal(Signal::CONT);
+    wait_until_gone(command);
+    wrapper.finish().expect_code(123);
+}
+
+#[test]
+fn a_command_is_ended_when_it_has_held_for_long_enough() {
+    let server = Launch::on_loopback().start();
+    let options = ["--max-hold", "50ms", "--kill-after", "0"];
+    let ran = finish(shell_under_lock(server.address(), options, "trap '' TERM; sleep 1000"));
+    assert!(ran.expect_code(123).stderr.contains("--max-hold"), "{ran:?}");
+    Client::owner_patiently(server.address(), "a");
+    // Who is done before has nothing to do with it.
+    finish(shell_under_lock(server.address(), ["--max-hold", "1h"], "exit 3")).expect_code(3);
+}

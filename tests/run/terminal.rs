@@ -1,0 +1,186 @@
+//! Keys, Ctrl-Z and job control in a shell: bash on a terminal of its own, which `script` makes.
+
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crate::harness::client::Client;
+use crate::harness::patience::{LONG_LEASE_MS, wait_until};
+use crate::harness::server::{Launch, Server};
+
+const CTRL_C: &str = "\u{3}";
+const CTRL_D: &str = "\u{4}";
+const CTRL_Z: &str = "\u{1a}";
+
+/// A person at a shell.
+struct Typist {
+    script: Child,
+    keys: ChildStdin,
+    screen: Arc<Mutex<String>>,
+    /// How much of the screen was looked at.
+    seen: usize,
+}
+
+impl Typist {
+    /// `None`, with a word on stderr, if there is no `script` or no bash.
+    fn sit_down() -> Option<Typist> {
+        let mut command = Command::new("script");
+        command.args(["--quiet", "--command", "bash --norc --noprofile -i", "/dev/null"]);
+        command.env("TERM", "dumb");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let Ok(mut script) = command.spawn() else {
+            writeln!(std::io::stderr(), "SKIPPED: install util-linux").expect("stderr");
+            return None;
+        };
+        let keys = script.stdin.take().expect("a pipe");
+        let mut output = script.stdout.take().expect("a pipe");
+        let screen = Arc::new(Mutex::new(String::new()));
+        let shown = Arc::clone(&screen);
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(len @ 1..) = output.read(&mut bytes) {
+                shown.lock().expect("a screen").push_str(&String::from_utf8_lossy(&bytes[..len]));
+            }
+        });
+        let mut typist = Typist { script, keys, screen, seen: 0 };
+        // Shown as it is typed, which is not how it looks as a prompt.
+        typist.enter("PS1='prompt'\\>\\ ");
+        typist.expect("prompt> ");
+        Some(typist)
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).expect("the terminal takes keys");
+    }
+
+    fn enter(&mut self, line: &str) {
+        self.press(&format!("{line}\n"));
+    }
+
+    /// Waits until this is shown, behind what was expected before.
+    #[track_caller]
+    fn expect(&mut self, text: &str) {
+        let mut found = None;
+        let screen = Arc::clone(&self.screen);
+        let is_shown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            wait_until(text, || {
+                let screen = screen.lock().expect("a screen");
+                found = screen[self.seen..].find(text).map(|at| self.seen + at + text.len());
+                found.is_some()
+            });
+        }));
+        match found {
+            Some(seen) if is_shown.is_ok() => self.seen = seen,
+            _ => panic!("{text:?} is not shown: {:?}", self.screen.lock().expect("a screen")),
+        }
+    }
+
+    /// Runs a command under the lock `a`. What it prints must not be in the command line, which is
+    /// shown as well.
+    fn run(&mut self, server: &Server, options: &str, command: &str) {
+        let program = env!("CARGO_BIN_EXE_monolock");
+        let address = server.address();
+        self.enter(&format!("{program} run -a {address} {options} a -- {command}"));
+    }
+
+    fn expect_exit_code(&mut self, code: u8) {
+        self.expect("prompt> ");
+        self.enter("echo code=$?.");
+        self.expect(&format!("code={code}."));
+    }
+}
+
+impl Drop for Typist {
+    fn drop(&mut self) {
+        // It may have left already.
+        let _ = self.keys.write_all(b"\x03\nkill -9 %1; exit\n");
+        let _ = self.script.kill();
+        let _ = self.script.wait();
+    }
+}
+
+#[test]
+fn the_command_reads_the_keyboard_and_is_interrupted_by_ctrl_c() {
+    let Some(mut typist) = Typist::sit_down() else { return };
+    let server = Launch::on_loopback().start();
+    typist.run(&server, "", "sh -c 'echo rea\"\"dy; read line; echo got=$line.; sleep 1000'");
+    typist.expect("ready");
+    typist.enter("hello");
+    typist.expect("got=hello.");
+    typist.press(CTRL_C);
+    typist.expect_exit_code(130);
+    // The shell's own again.
+    typist.enter("read line; echo got=$line.");
+    typist.enter("again");
+    typist.expect("got=again.");
+    Client::owner_patiently(server.address(), "a");
+}
+
+#[test]
+fn ctrl_z_stops_both_and_fg_resumes_them() {
+    let Some(mut typist) = Typist::sit_down() else { return };
+    let server = Launch::on_loopback().start();
+    typist.run(&server, "--lease 1h", "sed -u 's/^/got=/'");
+    typist.enter("one");
+    typist.expect("got=one");
+    let mut waiter = Client::waiter(server.address(), "a", LONG_LEASE_MS);
+    for round in ["two", "three"] {
+        typist.press(CTRL_Z);
+        typist.expect("Stopped");
+        typist.expect("prompt> ");
+        waiter.expect_queued();
+        typist.enter("fg");
+        typist.enter(round);
+        typist.expect(&format!("got={round}"));
+    }
+    waiter.expect_queued();
+    typist.press(CTRL_D);
+    typist.expect_exit_code(0);
+    waiter.expect_acquired();
+}
+
+#[test]
+fn a_job_that_was_stopped_for_longer_than_its_lease_ends_with_fg() {
+    let Some(mut typist) = Typist::sit_down() else { return };
+    let server = Launch::on_loopback().start();
+    typist.run(&server, "--lease 500ms", "sh -c 'echo rea\"\"dy; while :; do sleep 1; done'");
+    typist.expect("ready");
+    let mut waiter = Client::waiter(server.address(), "a", LONG_LEASE_MS);
+    typist.press(CTRL_Z);
+    typist.expect("Stopped");
+    waiter.expect_acquired();
+    typist.enter("fg");
+    typist.expect("lost \"a\"");
+    typist.expect_exit_code(123);
+}
+
+#[test]
+fn a_job_in_the_background_goes_on_and_gets_the_terminal_with_fg() {
+    let Some(mut typist) = Typist::sit_down() else { return };
+    let server = Launch::on_loopback().start();
+    typist.run(&server, "", "sh -c 'echo rea\"\"dy; read line; echo got=$line.' &");
+    typist.expect("ready");
+    // It wants to read, and may not: the shell is told that the job is stopped.
+    wait_until("the job is stopped", || {
+        typist.enter("jobs");
+        thread::sleep(Duration::from_millis(50));
+        typist.screen.lock().expect("a screen").contains("Stopped")
+    });
+    typist.enter("fg");
+    typist.enter("hello");
+    typist.expect("got=hello.");
+    typist.expect_exit_code(0);
+}
+
+#[test]
+fn others_in_a_pipeline_can_still_read_the_terminal() {
+    let Some(mut typist) = Typist::sit_down() else { return };
+    let server = Launch::on_loopback().start();
+    let command = "echo hello | (read word; read line </dev/tty; echo got=$word,$line.)";
+    typist.run(&server, "", command);
+    typist.enter("keys");
+    typist.expect("got=hello,keys.");
+    typist.expect("prompt> ");
+}
