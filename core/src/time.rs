@@ -30,6 +30,12 @@ impl Instant {
         Instant(self.0.saturating_add(nanos))
     }
 
+    /// This moment less a duration, not before the clock's beginning.
+    pub fn before(self, duration: Duration) -> Instant {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Instant(self.0.saturating_sub(nanos))
+    }
+
     /// This moment and a number of milliseconds, at most [`Instant::NEVER`].
     ///
     /// The protocol's leases are milliseconds; on the path of every heartbeat this is cheaper than

@@ -1,5 +1,7 @@
 //! The only place where clocks are read.
 
+use std::time::Duration;
+
 use monolock_core::time::Instant;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -7,6 +9,11 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 /// suspended, as a lease does.
 pub fn now() -> Instant {
     Instant::from_nanos(nanos(clock_gettime(ClockId::Boottime)))
+}
+
+/// The wall clock, since 1970. The kernel stamps arriving bytes by it.
+pub fn unix_now() -> Duration {
+    Duration::from_nanos(nanos(clock_gettime(ClockId::Realtime)))
 }
 
 /// How long the calling thread has been running on a processor.

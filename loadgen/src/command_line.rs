@@ -4,7 +4,7 @@ mod kills;
 mod pauses;
 
 use std::ffi::OsString;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ErrorKind};
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::clock;
@@ -23,10 +24,12 @@ use monolock_core::duration::parse_duration;
 
 const ADDRESS_DEFAULT: &str = "127.0.0.1:7070";
 const SESSIONS_DEFAULT: &str = "100";
+/// How long it is tried whether somebody listens at one of several addresses.
+const LOOK_MAX: Duration = Duration::from_secs(1);
 const PERCENTILES_DEFAULT: &str = "50,90,99,99.9,99.99,100";
 /// What a run starts for each session that is a process.
 const HOLDER_PROCESS: &str = "holder-process";
-const SESSIONS_MAX: i64 = 4_000_000;
+const SESSIONS_MAX: u32 = 4_000_000;
 const HOLD_HELP: &str = "how long a lock is held, or its holder works before it falls silent \
                          [default: 10ms in steady, the lease in gc-pause, else 0]";
 
@@ -132,18 +135,18 @@ fn command() -> Command {
              4 server unreachable, or no clean result (cut short, or limited by the load \
              generator itself)",
         )
-        .disable_help_subcommand(true)
         .subcommands(scenarios)
         .subcommand(compare)
         .subcommand(Command::new(HOLDER_PROCESS).hide(true))
 }
 
+/// Its value may begin with a hyphen, so that -5 is refused as a value and not as a flag.
 fn value(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name(value_name).help(help)
+    Arg::new(name).long(name).value_name(value_name).help(help).allow_hyphen_values(true)
 }
 
 fn file(name: &'static str, help: &'static str) -> Arg {
-    value(name, "FILE", help).value_parser(value_parser!(PathBuf))
+    value(name, "FILE", help).allow_hyphen_values(false).value_parser(value_parser!(PathBuf))
 }
 
 fn duration(name: &'static str, help: &'static str) -> Arg {
@@ -151,7 +154,7 @@ fn duration(name: &'static str, help: &'static str) -> Arg {
 }
 
 fn number(name: &'static str, help: &'static str) -> Arg {
-    value(name, "N", help).value_parser(value_parser!(u32).range(1..=SESSIONS_MAX))
+    value(name, "N", help).value_parser(parse_number)
 }
 
 fn target_args() -> [Arg; 3] {
@@ -160,9 +163,9 @@ fn target_args() -> [Arg; 3] {
             .short('a')
             .default_value(ADDRESS_DEFAULT)
             .value_parser(parse_address),
-        value("server", "PATH", "start this server for the run, and stop it after it")
-            .conflicts_with("address")
-            .value_parser(value_parser!(PathBuf)),
+        file("server", "start this server for the run, and stop it after it")
+            .value_name("PATH")
+            .conflicts_with("address"),
         Arg::new("server-args")
             .help("arguments of the server that is started")
             .value_name("ARG")
@@ -192,7 +195,7 @@ fn load_args(scenario: Scenario) -> [Arg; 11] {
         duration("hold", HOLD_HELP),
         duration("ramp", "over how long sessions connect [default: lease/4, at most 10000/s]"),
         value("seed", "N", "what the plan is drawn from [default: drawn, and printed]")
-            .value_parser(value_parser!(u64)),
+            .value_parser(parse_seed),
     ]
 }
 
@@ -277,6 +280,7 @@ fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
         ));
     }
     let ramp = matches.get_one::<Duration>("ramp").copied();
+    check_timing(scenario, matches)?;
     let pauses =
         (scenario == Scenario::GcPause).then(|| pauses::settings(matches, lease)).transpose()?;
     let load = Load {
@@ -301,18 +305,60 @@ fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
     Ok(load)
 }
 
+/// Refuses what a scenario would take no notice of.
+fn check_timing(scenario: Scenario, matches: &ArgMatches) -> Result<(), Failure> {
+    if is_given(matches, "ramp") && !scenario.has_setup() {
+        return Err(Failure::usage(format_args!(
+            "--ramp: the sessions of {} come and go from the beginning",
+            scenario.name()
+        )));
+    }
+    let is_by_plan = is_given(matches, "rate") && scenario != Scenario::ConnectStorm;
+    if is_given(matches, "arrivals") && !is_by_plan {
+        return Err(Failure::usage(
+            "--arrivals: only with --rate, and not for connect-storm, whose sessions are evenly \
+             spaced",
+        ));
+    }
+    Ok(())
+}
+
 fn has_no_hold(scenario: Scenario) -> bool {
     let holds = matches!(scenario, Scenario::Steady | Scenario::Handover | Scenario::GcPause);
     !holds && !scenario.kills_servers()
+}
+
+fn is_given(matches: &ArgMatches, name: &str) -> bool {
+    matches.value_source(name) == Some(ValueSource::CommandLine)
 }
 
 fn one<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, name: &str) -> &'a T {
     matches.get_one(name).expect("the argument has a default")
 }
 
+/// Of the addresses of a host the first one where somebody listens: `localhost` is `::1` too, and
+/// few servers listen on both.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    let mut addresses = text.to_socket_addrs().map_err(|error| format!("{error}"))?;
-    addresses.next().ok_or_else(|| "the host has no address".to_owned())
+    if text.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.is_empty()) {
+        return Err("write it like host:7070, 127.0.0.1:7070 or [::1]:7070".to_owned());
+    }
+    let addresses = text.to_socket_addrs().map_err(|error| error.to_string())?;
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    let listens = |address: &&SocketAddr| TcpStream::connect_timeout(address, LOOK_MAX).is_ok();
+    let first = addresses.first().ok_or_else(|| "the host has no address".to_owned())?;
+    let found = if addresses.len() > 1 { addresses.iter().find(listens) } else { None };
+    Ok(*found.unwrap_or(first))
+}
+
+fn parse_number(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(number @ 1..=SESSIONS_MAX) => Ok(number),
+        _ => Err(format!("not a whole number from 1 to {SESSIONS_MAX}")),
+    }
+}
+
+fn parse_seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "not a whole number below 2^64".to_owned())
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {

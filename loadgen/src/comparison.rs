@@ -130,7 +130,8 @@ impl Comparison {
         })?;
         self.write_row("server bytes/session", text, 0, &|run| {
             run.server.as_ref()?.resident_bytes_per_session
-        })
+        })?;
+        self.write_row("own CPU us/operation", text, 1, &|run| run.own.cpu_us_per_operation)
     }
 
     fn write_phase(&self, name: &str, text: &mut String) -> std::fmt::Result {

@@ -26,8 +26,9 @@ use crate::judges::Judges;
 use crate::lock_names::LockNames;
 use crate::pace::Pace;
 use crate::phase::Phase;
+use crate::plain_text;
 use crate::recorder::{Recorder, Timing};
-use crate::session::{SessionTable, Stage};
+use crate::session::{Session, SessionTable, Stage};
 use crate::source::{ConnectError, Source};
 
 /// How long to wait before trying again what a send in flight prevents.
@@ -35,6 +36,10 @@ const SEND_PATIENCE: Duration = Duration::from_millis(1);
 
 /// Sessions that are opened before answers are read again.
 const OPENED_A_TURN: u32 = 64;
+
+/// Deadlines that are passed before answers are read again: those to the first heartbeats of a tick
+/// are there by then, and cheaper to read while their sockets are still in the cache.
+const DEADLINES_A_TURN: u32 = 16;
 
 /// The receive buffer of a session that is not going to read: small, so that it is soon full.
 const DEAF_BUFFER_BYTES: usize = 2048;
@@ -102,6 +107,7 @@ struct Heard {
     before: Standing,
     news: News,
     confirmed_at: Instant,
+    arrived_at: Instant,
 }
 
 /// One thread's sessions.
@@ -139,6 +145,10 @@ pub struct Drive {
     /// By their places.
     sleepers: HashMap<u32, Sleeper>,
     frame: Vec<u8>,
+    /// What was received last.
+    answer: Vec<u8>,
+    /// The wall clock when events were reaped last.
+    unix_now: Duration,
     /// Sessions opened since the last wait.
     opened: u32,
 }
@@ -169,6 +179,8 @@ impl Drive {
             heard: Vec::new(),
             sleepers: HashMap::new(),
             frame: Vec::new(),
+            answer: Vec::new(),
+            unix_now: Duration::ZERO,
             opened: 0,
         }
     }
@@ -346,8 +358,8 @@ impl Drive {
         }
     }
 
-    /// Counts a session of the setup that stands now, or has failed to.
-    pub fn count_settled(&mut self, happening: Happening) {
+    /// Counts a session of the setup that stands now, or has failed to. Says whether it is one.
+    pub fn count_settled(&mut self, happening: Happening) -> bool {
         let is_first = match happening {
             Happening::Queued(index) | Happening::Granted(index) | Happening::Lost(index) => {
                 self.sessions.at(index).settle()
@@ -361,22 +373,28 @@ impl Drive {
         if is_first {
             self.course.settled.fetch_add(1, Ordering::Relaxed);
         }
+        is_first
     }
 
-    /// Waits until something happens or a deadline of ours or `until` comes, and takes in what has
-    /// happened.
+    /// Waits until a deadline of ours or `until` comes, or, if it is to be answered at once, until
+    /// something happens; and takes in what has happened.
     ///
     /// # Errors
     /// If the kernel refuses the ring what it granted at the start.
-    pub fn wait(&mut self, until: Instant) -> io::Result<()> {
+    pub fn wait(&mut self, until: Instant, answers_at_once: bool) -> io::Result<()> {
         let until = self.deadlines.first().map_or(until, |(first, _)| first.min(until));
         // Who had to stop opening goes on at once.
         let is_in_haste = self.opened == OPENED_A_TURN;
         self.opened = 0;
         let sleep = if is_in_haste { Duration::ZERO } else { until.since(clock::now()) };
-        self.ring.wait(Some(sleep))?;
+        if answers_at_once {
+            self.ring.wait(Some(sleep))?;
+        } else {
+            self.ring.rest(sleep)?;
+        }
         // What is reaped has come by now. What is made of it takes longer, and that is our time.
         let now = clock::now();
+        self.unix_now = clock::unix_now();
         self.recorder.turn(now, &self.course)?;
         self.take_in(now);
         Ok(())
@@ -384,10 +402,11 @@ impl Drive {
 
     /// Does what is due: heartbeats, releases, giving up, and the judge's questions.
     pub fn pass_deadlines(&mut self, now: Instant) {
-        while let Some((deadline, index)) = self.deadlines.first()
-            && deadline <= now
-        {
-            self.pass_deadline(index, now);
+        for _ in 0..DEADLINES_A_TURN {
+            match self.deadlines.first() {
+                Some((deadline, index)) if deadline <= now => self.pass_deadline(index, now),
+                _ => break,
+            }
         }
         self.judges.turn(now);
         for who in self.judges.take_questions() {
@@ -426,9 +445,9 @@ impl Drive {
             self.deadlines.change(&mut self.sessions, index, now.after(SEND_PATIENCE));
             return;
         }
-        let heartbeat_due = self.pace.tick_before(session.claim.heartbeat_at());
-        if heartbeat_due <= now && session.claim.send_early(now) {
-            session.heartbeat_due = heartbeat_due;
+        let due = session.claim.heartbeat_at();
+        if self.pace.tick_before(due) <= now && session.claim.send_early(now) {
+            session.heartbeat_due = due.min(now);
             self.send_heartbeat(index);
         }
         self.schedule(index);
@@ -446,7 +465,10 @@ impl Drive {
             match event {
                 Event::Received { id, bytes } => match self.sessions.at(id.index).stage {
                     Stage::Open | Stage::Waking => {
-                        listen(&mut self.sessions, &mut self.heard, id.index, bytes, now);
+                        self.answer.clear();
+                        self.answer.extend_from_slice(bytes);
+                        let at = self.arrived_at(id.index, now);
+                        listen(&mut self.sessions, &mut self.heard, id.index, &self.answer, at);
                         self.take_heard(now);
                     }
                     Stage::Silent => {
@@ -482,13 +504,45 @@ impl Drive {
         }
     }
 
+    /// When what was received last arrived. A session that was silent knows only when it reads.
+    fn arrived_at(&mut self, index: u32, now: Instant) -> Instant {
+        let session = self.sessions.at(index);
+        let Some(stamp) = self.ring.arrived_at().filter(|_| session.stage == Stage::Open) else {
+            return now;
+        };
+        let arrived_at = now.before(self.unix_now.saturating_sub(stamp));
+        // The wall clock that it was stamped with may have been set meanwhile.
+        if arrived_at < session.claim.sent_at() { now } else { arrived_at }
+    }
+
     fn sent(&mut self, index: u32, now: Instant) {
         let session = self.sessions.at(index);
         if session.stage == Stage::Deaf {
             self.happenings.push_back(Happening::Flooded(index));
         } else if session.claim.standing() == Standing::Asking {
-            let timing = Timing { intended: session.intended, begun: session.begun, done: now };
+            session.connected_at = now;
+        }
+    }
+
+    /// Records how long connecting took. That is known when the answer comes: it is seen late, and
+    /// was done before the answer came.
+    fn record_connect(&mut self, index: u32, answered_at: Instant) {
+        let session = self.sessions.at(index);
+        let done = session.connected_at.min(answered_at);
+        if done != Instant::NEVER {
+            let timing = Timing { intended: session.intended, begun: session.begun, done };
             self.recorder.record(Phase::Connect, timing, &self.course);
+        }
+    }
+
+    /// At the end: of the sessions that wait for their first answer, how long connecting took.
+    pub fn record_unanswered(&mut self) {
+        let is_asking =
+            |session: &Session| session.is_alive() && session.claim.standing() == Standing::Asking;
+        let asking = self.sessions.iter().filter(|(_, session)| is_asking(session));
+        let asking: Vec<u32> = asking.map(|(index, _)| index).collect();
+        for index in asking {
+            self.record_connect(index, Instant::NEVER);
         }
     }
 
@@ -515,7 +569,7 @@ impl Drive {
         let mut heard = std::mem::take(&mut self.heard);
         for heard in heard.drain(..) {
             match heard.news {
-                News::Queued => self.queued(heard.index, now),
+                News::Queued => self.queued(heard, now),
                 News::Granted(_) => self.granted(heard, now),
                 News::Standing => self.confirmed(heard, now),
                 News::Lost(loss) => self.lose(heard.index, heard.before, loss, now),
@@ -524,13 +578,15 @@ impl Drive {
         self.heard = heard;
     }
 
-    fn queued(&mut self, index: u32, now: Instant) {
+    fn queued(&mut self, heard: Heard, now: Instant) {
+        let Heard { index, arrived_at: done, .. } = heard;
         let who = self.sessions.who(index);
         let session = self.sessions.at(index);
-        let timing = Timing { intended: session.intended, begun: session.begun, done: now };
+        let timing = Timing { intended: session.intended, begun: session.begun, done };
         let lock = session.lock;
         self.note_server(index);
         self.judges.queued(lock, who, now);
+        self.record_connect(index, done);
         self.recorder.record(Phase::Acquire, timing, &self.course);
         self.happenings.push_back(Happening::Queued(index));
         self.schedule(index);
@@ -540,11 +596,11 @@ impl Drive {
         let News::Granted(token) = heard.news else {
             return;
         };
-        let index = heard.index;
+        let Heard { index, arrived_at: done, .. } = heard;
         let who = self.sessions.who(index);
         let session = self.sessions.at(index);
         let lock = session.lock;
-        let timing = Timing { intended: session.intended, begun: session.begun, done: now };
+        let timing = Timing { intended: session.intended, begun: session.begun, done };
         if self.course.is_measured(now) {
             self.grants += 1;
         }
@@ -557,10 +613,11 @@ impl Drive {
         if heard.before == Standing::Queued {
             self.recorder.record(Phase::Wait, timing, &self.course);
             if let Some(Release { intended, begun }) = release {
-                let timing = Timing { intended, begun, done: now };
+                let timing = Timing { intended, begun, done };
                 self.recorder.record(Phase::Handover, timing, &self.course);
             }
         } else {
+            self.record_connect(index, done);
             self.recorder.record(Phase::Acquire, timing, &self.course);
         }
         self.course.recorded.fetch_add(1, Ordering::Relaxed);
@@ -575,7 +632,7 @@ impl Drive {
         // It may be a second answer to the ACQUIRE, or one to an older heartbeat, which can't be
         // timed any more.
         if intended != Instant::NEVER && heard.confirmed_at == session.claim.sent_at() {
-            let timing = Timing { intended, begun: heard.confirmed_at, done: now };
+            let timing = Timing { intended, begun: heard.confirmed_at, done: heard.arrived_at };
             self.recorder.record(Phase::Heartbeat, timing, &self.course);
             if self.course.is_measured(intended) {
                 self.heartbeats += 1;
@@ -616,6 +673,9 @@ impl Drive {
                 Loss::Silence => self.judges.released(lock, who, believed_until, now),
                 _ => self.judges.ended(lock, who, end, believed_until, now),
             }
+            if before == Standing::Asking {
+                self.record_connect(index, Instant::NEVER);
+            }
         }
         // Whoever was silent has its own silence to blame.
         if !matches!(stage, Stage::Deaf | Stage::Waking) {
@@ -650,22 +710,22 @@ impl Drive {
     }
 }
 
-/// Makes of some bytes what they mean for a claim.
+/// Makes of bytes that arrived then what they mean for a claim.
 fn listen(
     sessions: &mut SessionTable,
     heard: &mut Vec<Heard>,
     index: u32,
     mut bytes: &[u8],
-    now: Instant,
+    arrived_at: Instant,
 ) {
     let claim = &mut sessions.at(index).claim;
     loop {
         let before = claim.standing();
-        let Some(news) = claim.receive(&mut bytes, now) else {
+        let Some(news) = claim.receive(&mut bytes, arrived_at) else {
             return;
         };
         let confirmed_at = claim.confirmed_at();
-        heard.push(Heard { index, before, news, confirmed_at });
+        heard.push(Heard { index, before, news, confirmed_at, arrived_at });
     }
 }
 
@@ -681,7 +741,7 @@ pub(crate) fn describe_loss(before: Standing, loss: Loss, reason: &[u8]) -> Stri
         Loss::Disconnected => "connection broken".to_owned(),
         Loss::Refused(code) => {
             // It is the server's text, and goes to a terminal.
-            let reason = String::from_utf8_lossy(reason).escape_debug().to_string();
+            let reason = plain_text::one_line(&String::from_utf8_lossy(reason));
             format!("ERROR {code} ({reason})")
         }
         Loss::Unintelligible(unknown) => unknown.to_string(),

@@ -3,6 +3,8 @@
 use std::fmt::{self, Display};
 use std::process::ExitCode;
 
+use crate::plain_text;
+
 /// What the exit code says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -51,14 +53,7 @@ impl Failure {
 /// One line, whatever went into it.
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.line.chars() {
-            if c.is_control() {
-                c.escape_default().fmt(f)?;
-            } else {
-                c.fmt(f)?;
-            }
-        }
-        Ok(())
+        f.write_str(&plain_text::one_line(&self.line))
     }
 }
 

@@ -18,7 +18,7 @@
 //! | [`preflight`], [`server_process`], [`procfs`], `sys` | a server: asked, started, looked at |
 //! | [`subject`], [`conductor`], [`kill_plan`], [`outages`] | servers that fail, and when |
 //! | [`forwarder`], [`staged_clock`] | what leads to them, and clocks that are wrong |
-//! | [`clock`], [`duration`], [`failure`] | time, and ends |
+//! | [`clock`], [`duration`], [`failure`], [`plain_text`] | time, ends, and what is printed |
 
 pub mod busy_time;
 pub mod checker;
@@ -42,6 +42,7 @@ pub mod outages;
 pub mod pace;
 pub mod pause_plan;
 pub mod phase;
+pub mod plain_text;
 pub mod plan;
 pub mod preflight;
 pub mod procfs;
@@ -66,7 +67,7 @@ mod sys;
 pub mod worker;
 
 use std::env;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -99,6 +100,7 @@ pub fn main() -> ExitCode {
 }
 
 fn load(settings: &Settings) -> Result<Verdict, Failure> {
+    check_files(&settings.outputs)?;
     let interrupted = catch_interrupt()?;
     // First of all, so that it is known whatever happens.
     let _ = writeln!(io::stderr(), "seed {}", settings.load.seed);
@@ -115,7 +117,8 @@ fn load(settings: &Settings) -> Result<Verdict, Failure> {
 fn report(outputs: &Outputs, results: &Results) -> Result<(), Failure> {
     if outputs.csv {
         // What makes the table less than it seems must not be missed, and has no column.
-        let _ = io::stderr().write_all(console::notes(results).as_bytes());
+        let notes = plain_text::lines(&console::notes(results));
+        let _ = io::stderr().write_all(notes.as_bytes());
         return print(&console::csv(results));
     }
     print(&if outputs.quiet { console::quiet(results) } else { console::report(results) })
@@ -123,9 +126,10 @@ fn report(outputs: &Outputs, results: &Results) -> Result<(), Failure> {
 
 fn compare(files: &FilesToCompare) -> Result<Verdict, Failure> {
     let read = |path: &PathBuf| match Results::read(path) {
-        Ok(results) => Ok((path.display().to_string(), results)),
+        Ok(results) => Ok((plain_text::one_line(&path.to_string_lossy()), results)),
         Err(error) => Err(Failure::usage(format_args!("{} {error}", path.display()))),
     };
+    check_file(files.svg_out_file.as_deref())?;
     let runs = files.paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let comparison = Comparison::new(runs);
     print(&comparison.table())?;
@@ -165,7 +169,7 @@ fn catch_interrupt() -> Result<Arc<AtomicBool>, Failure> {
 
 fn print(text: &str) -> Result<(), Failure> {
     io::stdout()
-        .write_all(text.as_bytes())
+        .write_all(plain_text::lines(text).as_bytes())
         .map_err(|error| Failure::cut_short(format_args!("cannot write to stdout: {error}")))
 }
 
@@ -187,6 +191,31 @@ fn write_files(outputs: &Outputs, results: &Results) -> Result<(), Failure> {
         write_file(&with_suffix(prefix, ".hlog"), |out| hlog::write(results, out))?;
     }
     Ok(())
+}
+
+/// Whether the files can be written, before the time is spent that it takes to have something for
+/// them.
+fn check_files(outputs: &Outputs) -> Result<(), Failure> {
+    check_file(outputs.json_out_file.as_deref())?;
+    check_file(outputs.svg_out_file.as_deref())?;
+    let hlog = outputs.hdr_file_prefix.as_ref().map(|prefix| with_suffix(prefix, ".hlog"));
+    check_file(hlog.as_deref())
+}
+
+fn check_file(path: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = path else {
+        return Ok(());
+    };
+    let is_there = path.exists();
+    // To open a pipe would be to wait for its reader.
+    if is_there && !path.is_file() && !path.is_dir() {
+        return Ok(());
+    }
+    let opened = File::options().append(true).create(true).open(path);
+    let checked = if is_there || opened.is_err() { Ok(()) } else { fs::remove_file(path) };
+    opened
+        .and(checked)
+        .map_err(|error| Failure::usage(format_args!("cannot write {}: {error}", path.display())))
 }
 
 fn with_suffix(prefix: &Path, suffix: &str) -> PathBuf {

@@ -2,8 +2,9 @@
 //! rather than late.
 //!
 //! A thread that woke for each single heartbeat would spend most of its time on waking, and take
-//! that time from a server beside it. A tick is so short that it changes little for the server, and
-//! what is due is counted from the tick: a thread that is late for it is late for all of them.
+//! that time from a server beside it. A tick is so short that it changes little for the server. As
+//! a heartbeat's time is counted from when it was due, or from its sending if that was earlier, a
+//! thread that is late is so in the results too.
 
 use std::num::NonZeroU32;
 

@@ -11,6 +11,8 @@ use monolock_core::wire::{
 };
 use thiserror::Error;
 
+use crate::plain_text;
+
 /// How long the server may take to accept, and to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -69,7 +71,7 @@ pub fn preflight(
             Ok(Some((ServerFrame::Error { code, reason }, _))) => {
                 if code.class() == ErrorClass::ServerCondition || code >= ErrorCode::NOT_AUTHORIZED
                 {
-                    let reason = String::from_utf8_lossy(reason).escape_debug().to_string();
+                    let reason = plain_text::one_line(&String::from_utf8_lossy(reason));
                     return Err(PreflightError::Refused { address, code, reason });
                 }
                 return Err(foreign(format!("answers a good ACQUIRE with ERROR {code}")));

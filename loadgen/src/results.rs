@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::duration;
+use crate::plain_text;
 
 /// The version of the file's format. It changes when a reader of the old one would be misled. What
 /// is only added has a default, so that older files are read on.
@@ -494,7 +495,11 @@ impl Results {
         if found != u64::from(FORMAT_VERSION) {
             return Err(ResultsError::Version { found });
         }
-        let results: Results = serde_json::from_str(&text).map_err(explain)?;
+        // Twice: what it says of an error has a place only when it reads the text.
+        serde_json::from_str::<Results>(&text).map_err(explain)?;
+        let mut value = serde_json::from_str(&text).map_err(explain)?;
+        plain_text::one_line_each(&mut value);
+        let results: Results = serde_json::from_value(value).map_err(explain)?;
         for phase in &results.phases {
             phase.corrected.histogram()?;
             phase.uncorrected.histogram()?;

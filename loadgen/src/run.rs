@@ -36,6 +36,9 @@ const SETUP_MAX: Duration = Duration::from_secs(120);
 /// How often the run looks how far it is.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How often the run looks whether its threads have had their last answers.
+const DRAIN_LOOK: Duration = Duration::from_millis(5);
+
 /// From deciding when to measure to measuring, so that all threads know in time.
 const NOTICE: Duration = Duration::from_millis(20);
 
@@ -100,12 +103,16 @@ pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report,
     let site = guarded.as_ref().map(|guarded| &guarded.site);
     let workers = start_workers(load, threads, start, names, &subject, site, &course)?;
     let mut watch = Watch { course: &course, workers: &workers, interrupted, is_shown: false };
-    let (from, started_unix_ms, cut_short) = match watch.set_up(load, start, &mut subject) {
-        Ok(()) => {
-            let from = clock::now().after(load.warmup.max(NOTICE));
-            course.measure(from, from.after(load.duration));
-            subject.measure(from, load.duration);
-            watch.sleep_until(from, &mut subject, "warming up");
+    let setup = watch.set_up(load, start, &mut subject);
+    let setup_end = clock::now();
+    let warmed_up = setup.and_then(|()| {
+        let from = setup_end.after(load.warmup.max(NOTICE));
+        course.measure(from, from.after(load.duration));
+        subject.measure(from, load.duration);
+        watch.sleep_until(from, &mut subject, "warming up").map_or(Ok(from), Err)
+    });
+    let (from, started_unix_ms, cut_short) = match warmed_up {
+        Ok(from) => {
             let before = (subject.usage()?, own_usage()?);
             let started_unix_ms = unix_ms();
             let cut = watch.sleep_until(from.after(load.duration), &mut subject, "measuring");
@@ -123,6 +130,7 @@ pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report,
     let now = clock::now();
     course.end_at(now);
     let measured = now.since(from).min(load.duration);
+    let cut_short = cut_short.or_else(|| watch.wait_for_workers());
     watch.clear();
     let outcomes = join(workers)?;
     Ok(Report {
@@ -133,7 +141,7 @@ pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report,
         measured,
         marks: subject.stop(),
         outages: course.outages.to_vec(),
-        setup: from.since(start).saturating_sub(load.warmup),
+        setup: setup_end.since(start),
         started_unix_ms,
         threads,
         descriptors_max,
@@ -312,6 +320,19 @@ impl Watch<'_> {
             self.show(doing, left);
             thread::sleep(left.min(LOOK));
         }
+    }
+
+    /// Waits until all threads have had the last of their answers, or given up on them. If the user
+    /// doesn't want to wait for that, this is the reason for a cut.
+    fn wait_for_workers(&mut self) -> Option<String> {
+        while !self.workers.iter().all(JoinHandle::is_finished) {
+            if self.interrupted.load(Ordering::Relaxed) {
+                self.course.abandon();
+                return Some("interrupted while waiting for the last answers".to_owned());
+            }
+            thread::sleep(DRAIN_LOOK);
+        }
+        None
     }
 
     fn show(&mut self, doing: &str, left: Duration) {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
 
+use crate::plain_text;
 use crate::staged_clock::StagedClock;
 use crate::sys;
 
@@ -148,7 +149,7 @@ impl ServerProcess {
             match lines.recv_timeout(LOOK) {
                 Ok(line) => match listening_address(&line) {
                     Some(address) => return Ok(address),
-                    None => last_line = line.escape_debug().to_string(),
+                    None => last_line = plain_text::one_line(&line),
                 },
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {

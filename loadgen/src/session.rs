@@ -50,6 +50,8 @@ pub struct Session {
     pub claim: Claim,
     /// When the ACQUIRE was sent.
     pub begun: Instant,
+    /// When the kernel was seen to have taken the ACQUIRE, on a connection that stands.
+    pub connected_at: Instant,
     /// The claim has had its first answer, or failed.
     is_settled: bool,
 }
@@ -136,6 +138,7 @@ impl SessionTable {
             release_at: Instant::NEVER,
             claim: Claim::new(self.lease_ms, now),
             begun: now,
+            connected_at: Instant::NEVER,
             is_settled: false,
         };
         match self.sessions.get_mut(index as usize) {

@@ -26,7 +26,7 @@ use crate::settings::Load;
 use crate::succession::ServerTokens;
 
 /// The longest sleep, so that the end of the run is noticed.
-pub(crate) const SLEEP_MAX: Duration = Duration::from_millis(20);
+pub(crate) const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// How long what was begun in the measured time may take after its end.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(5);
@@ -95,7 +95,8 @@ impl Worker {
         writes: Option<WriteQueue>,
         course: Arc<Course>,
     ) -> Result<Worker, WorkerError> {
-        let ring = Ring::new(&Config { slots: config.sessions_max, ..Config::default() })?;
+        let mut ring = Ring::new(&Config { slots: config.sessions_max, ..Config::default() })?;
+        ring.stamp_arrivals();
         let drive = Drive::new(ring, config, Arc::clone(&course));
         let script = script(load, share, writes);
         course.started.fetch_add(1, Ordering::SeqCst);
@@ -122,7 +123,8 @@ impl Worker {
                 }
             }
             let sleep = if drained_at.is_some() { DRAIN_LOOK } else { SLEEP_MAX };
-            self.drive.wait(self.script.next_at().min(now.after(sleep)))?;
+            let until = self.script.next_at().min(now.after(sleep));
+            self.drive.wait(until, self.script.answers_at_once())?;
             self.tell(clock::now());
         }
         self.finish()
@@ -163,11 +165,12 @@ impl Worker {
     fn finish(mut self) -> Result<Outcome, WorkerError> {
         for (phase, intended) in self.outstanding() {
             self.drive.recorder.fail(phase, intended, &self.course);
-            let text = format!("{} not done {DRAIN_MAX:?} after the end", phase.name());
+            let text = format!("{} not done by the end of the run", phase.name());
             *self.drive.losses.entry(text).or_default() += 1;
         }
         self.drive.judges.finish(clock::now());
         let outages = self.script.finish(&mut self.drive);
+        self.drive.record_unanswered();
         self.drive.recorder.finish()?;
         let busy_ratio = self.busy_time.ratio();
         let Drive { recorder, judges, losses, own_limits, heartbeats, grants, .. } = self.drive;

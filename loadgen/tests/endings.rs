@@ -6,6 +6,8 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use harness::{FakeServer, Fault, StandIn, loadgen, run, wait_until};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -59,6 +61,40 @@ fn an_interrupt_ends_the_measuring_and_still_reports() {
     let json = fs::read_to_string(json).expect("the results");
     assert!(json.contains("\"is_cut_short\": true"), "{json}");
     wait_until("the server is stopped", || !server.is_running());
+}
+
+#[test]
+fn an_interrupt_of_the_warm_up_is_called_so() {
+    let fake = FakeServer::start(Fault::None);
+    let server = StandIn::new(fake.address(), "exec sleep 600");
+    let child = start("steady -c 4 -L 4 --warmup 10m --json-out-file /dev/null", &server);
+    wait_until("locks are granted", || fake.grants() >= 200);
+    kill(&child, Signal::INT);
+    let (stdout, exit_code) = ending(child);
+    assert_eq!(exit_code, Some(4), "{stdout}");
+    assert!(stdout.contains("NOT A CLEAN RESULT: interrupted while warming up"), "{stdout}");
+    assert!(stdout.contains("nothing was recorded"), "{stdout}");
+}
+
+#[test]
+fn who_does_not_wait_for_the_last_answers_needs_one_interrupt() {
+    // When measuring is over can't be seen from outside; what comes too early is tried again.
+    for delay_ms in [300, 1000, 4000] {
+        let fake = FakeServer::start(Fault::None);
+        let server = StandIn::new(fake.address(), "exec sleep 600");
+        // The first session holds the only lock, and the others wait until the run gives up.
+        let child = start("steady -c 4 -L 1 -R 100 --hold 10m --warmup 0 -d 50ms", &server);
+        wait_until("a lock is granted", || fake.grants() >= 1);
+        thread::sleep(Duration::from_millis(delay_ms));
+        kill(&child, Signal::INT);
+        let (stdout, exit_code) = ending(child);
+        assert_eq!(exit_code, Some(4), "{stdout}");
+        if stdout.contains("interrupted while waiting for the last answers") {
+            assert!(stdout.contains("x wait not done by the end of the run"), "{stdout}");
+            return;
+        }
+    }
+    panic!("the last answers are waited for whatever the user wants");
 }
 
 #[test]

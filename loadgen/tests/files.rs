@@ -4,6 +4,7 @@ mod harness;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -108,6 +109,41 @@ fn check_hlog(text: &str, whole: &Histogram<u64>) {
     assert_eq!(sum.len(), whole.len(), "the seconds add up to the whole");
 }
 
+/// Prints a line for each interval: phase, count, and the maximum in nanoseconds.
+const PYTHON_READER: &str = "
+import sys
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+log = HistogramLogReader(sys.argv[1], HdrHistogram(1, 10**12, 3))
+while interval := log.get_next_interval_histogram():
+    print(interval.get_tag(), interval.get_total_count(), interval.get_max_value())
+";
+
+#[test]
+fn another_implementation_reads_the_interval_log() {
+    let python = |code: &str, args: &[&Path]| {
+        Command::new("python3").args(["-c", code]).args(args).output().ok()
+    };
+    if !python("import hdrh", &[]).is_some_and(|output| output.status.success()) {
+        println!("SKIPPED: python3 with the package hdrhistogram (PyPI) is needed");
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    run_with_files(directory.path(), WORDS).expect_exit(0);
+    let results = Results::read(&directory.path().join("r.json")).expect("the results");
+    let output = python(PYTHON_READER, &[&directory.path().join("r.hlog")]).expect("python3");
+    let read = String::from_utf8(output.stdout).expect("text");
+    let heartbeat = results.phase("heartbeat").expect("recorded");
+    let lines: Vec<&str> = read.lines().filter(|line| line.starts_with("heartbeat ")).collect();
+    assert_eq!(lines.len(), heartbeat.seconds.len(), "{read} {:?}", output.stderr);
+    for (line, second) in lines.iter().zip(&heartbeat.seconds) {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words[1].parse(), Ok(second.count), "{line}");
+        let max_ms = words[2].parse::<f64>().expect("a number") / 1e6;
+        assert!((max_ms / second.max_ms - 1.0).abs() < 0.002, "{line} {}", second.max_ms);
+    }
+}
+
 #[test]
 fn two_runs_are_compared() {
     let (one, other) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("two"));
@@ -137,6 +173,23 @@ fn two_runs_are_compared() {
     let document = roxmltree::Document::parse(&svg).expect("well-formed XML");
     let lines = document.descendants().filter(|node| node.has_tag_name("polyline")).count();
     assert_eq!(lines, 2 + 4, "a line a run by percentile, and two over time");
+}
+
+#[test]
+fn nothing_in_a_file_or_its_name_reaches_the_terminal_as_more_than_text() {
+    let directory = tempfile::tempdir().expect("a directory");
+    run_with_files(directory.path(), "heartbeat -c 2 -l 1s --ramp 0 --warmup 0 -d 300ms");
+    let text = fs::read_to_string(directory.path().join("r.json")).expect("the results");
+    let forged = text.replace("\"scenario\": \"heartbeat\"", "\"scenario\": \"\\u001b[2J\\nok\"");
+    assert_ne!(forged, text);
+    let path = directory.path().join("\u{1b}[31m\n.json");
+    fs::write(&path, forged).expect("writing");
+    let run = run(["compare".as_ref(), path.as_os_str(), path.as_os_str()]);
+    assert_eq!(run.exit_code, Some(0), "{run:?}");
+    assert!(run.stdout.contains("\\u{1b}[2J\\nok"), "{run:?}");
+    let is_plain = |c: char| c == '\n' || !c.is_control();
+    assert!(run.stdout.chars().all(is_plain), "{run:?}");
+    assert!(run.stdout.lines().any(|line| line.starts_with("A: ") && line.contains("server")));
 }
 
 #[test]

@@ -41,18 +41,72 @@ fn a_wrong_command_line_is_usage() {
     expect_refusal("sturm", 2, &["\"sturm\"", "connect-storm", "steady"]);
     expect_refusal("gc-paus", 2, &["\"gc-paus\"", "gc-pause"]);
     expect_refusal("heartbeat -c 0", 2, &["'0'", "--sessions"]);
+    for words in ["heartbeat -c -1", "heartbeat -c 1e6", "heartbeat -c 4000001"] {
+        expect_refusal(words, 2, &["--sessions", "a whole number from 1 to 4000000"]);
+    }
+    expect_refusal("steady -R -5", 2, &["'-5'", "--rate"]);
+    expect_refusal("steady -d -5s", 2, &["'-5s'", "--duration"]);
+    expect_refusal("steady --seed x", 2, &["'x'", "--seed", "a whole number"]);
+    expect_refusal("steady --ramp 1s", 2, &["--ramp", "steady"]);
+    expect_refusal("steady --arrivals poisson", 2, &["--arrivals", "--rate"]);
+    expect_refusal("connect-storm -R 5 --arrivals poisson", 2, &["--arrivals"]);
+    expect_refusal("steady -a 127.0.0.1", 2, &["'127.0.0.1'", "--address", "host:7070"]);
     expect_refusal("heartbeat -l 5", 2, &["'5'", "--lease", "not a duration"]);
     expect_refusal("heartbeat -l 50000000s", 2, &["--lease"]);
     expect_refusal("heartbeat -R 5", 2, &["--rate", "heartbeat"]);
     expect_refusal("handover -c 2 -L 3", 2, &["--locks"]);
     expect_refusal("connect-storm --hold 1s", 2, &["--hold"]);
-    expect_refusal("steady --arrivals bursts", 2, &["'bursts'", "poisson"]);
+    expect_refusal("steady -R 5 --arrivals bursts", 2, &["'bursts'", "poisson"]);
     expect_refusal("steady --expect handover.p99=5ms", 2, &["--expect", "PHASE.WHAT<BOUND"]);
     expect_refusal("steady --expect handovers.p99<5ms", 2, &["\"handovers\"", "handover"]);
     expect_refusal("steady --percentiles 50,101", 2, &["101"]);
     expect_refusal("steady -a nowhere", 2, &["--address"]);
     expect_refusal("steady --no-such-flag", 2, &["--no-such-flag"]);
     expect_refusal("compare a.json", 2, &["FILE"]);
+}
+
+#[test]
+fn files_that_cannot_be_written_are_refused_before_the_run() {
+    for flag in ["--json-out-file", "--svg-out-file", "--hdr-file-prefix"] {
+        // Nobody listens there either, which would be found next.
+        let words = format!("steady -a 127.0.0.1:1 {flag} /no/such/place");
+        expect_refusal(&words, 2, &["cannot write /no/such/place", "No such file"]);
+        let words = format!("steady -a 127.0.0.1:1 {flag} /proc/x");
+        expect_refusal(&words, 2, &["cannot write /proc/x"]);
+    }
+    expect_refusal("compare a b --svg-out-file /", 2, &["cannot write /: Is a directory"]);
+}
+
+#[test]
+fn a_run_that_cannot_be_leaves_files_as_they_were() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (old, new) = (directory.path().join("old"), directory.path().join("new"));
+    std::fs::write(&old, "precious").expect("writing");
+    let words = format!(
+        "steady -a 127.0.0.1:1 --json-out-file {} --svg-out-file {}",
+        old.display(),
+        new.display()
+    );
+    expect_refusal(&words, 4, &["no server at 127.0.0.1:1"]);
+    assert_eq!(std::fs::read_to_string(&old).expect("still there"), "precious");
+    assert!(!new.exists());
+}
+
+#[test]
+fn a_server_on_one_address_of_its_host_is_found() {
+    let server = FakeServer::start(Fault::None);
+    let port = server.address().port();
+    let words = format!("heartbeat -c 2 -l 1s --ramp 0 --warmup 0 -d 300ms -a localhost:{port}");
+    run(words.split(' ')).expect_exit(0);
+}
+
+#[test]
+fn help_is_there_for_who_asks() {
+    for words in ["help", "-h", "help heartbeat", "compare --help"] {
+        let run = run(words.split(' '));
+        assert_eq!((run.exit_code, run.stderr.as_str()), (Some(0), ""), "{run:?}");
+        assert!(run.stdout.contains("Usage: monolock-loadgen"), "{run:?}");
+    }
 }
 
 #[test]

@@ -38,6 +38,7 @@
 //! | `operation` | kernel operations and the `user_data` that names them |
 //! | `queues` | submission and completion queue; a full one loses nothing |
 //! | `buffers` | receive buffers, lent to the kernel |
+//! | `arrivals` | when bytes arrived, where that is wanted |
 //! | `send_pool` | send buffers, held while a send is in flight |
 //! | `mapping` | memory that the kernel reads and writes too |
 //! | `descriptors` | the limit of descriptors, and so of a ring's connections |
@@ -60,6 +61,7 @@
 #![allow(unsafe_code)]
 
 mod acceptor;
+mod arrivals;
 mod buffers;
 mod connection;
 mod descriptors;

@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{TimeoutFlags, Timespec};
 use io_uring::{cqueue, opcode, types};
+use libc::msghdr;
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendFlags};
 
@@ -77,6 +78,16 @@ impl Operation {
     /// Receives again and again, into buffers of the group.
     pub(crate) fn receive_stream(id: ConnectionId) -> Operation {
         let receive = opcode::RecvMulti::new(types::Fixed(id.index), GROUP).build();
+        Operation::tagged(receive, Kind::Receive, id)
+    }
+
+    /// The same, with the head that `layout` asks for before the bytes.
+    ///
+    /// # Safety
+    ///
+    /// What `layout` points to stays alive until this is submitted.
+    pub(crate) unsafe fn receive_stamped(id: ConnectionId, layout: *const msghdr) -> Operation {
+        let receive = opcode::RecvMsgMulti::new(types::Fixed(id.index), layout, GROUP).build();
         Operation::tagged(receive, Kind::Receive, id)
     }
 

@@ -63,9 +63,10 @@ impl Queues {
         }
     }
 
-    /// Submits what is queued and waits until there is a completion or the time has passed. None:
-    /// no limit; zero: runs what is ready to run, and doesn't sleep.
-    pub(crate) fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+    /// Submits what is queued and waits until there are as many completions as are wanted or the
+    /// time has passed. None: no limit, and one completion will do; zero: runs what is ready to
+    /// run, and doesn't sleep.
+    pub(crate) fn enter(&mut self, timeout: Option<Duration>, wanted: usize) -> io::Result<()> {
         self.submit_backlog();
         let timeout = if self.backlog.is_empty() { timeout } else { Some(Duration::ZERO) };
         let result = match timeout {
@@ -75,8 +76,12 @@ impl Queues {
             // no less CPU a heartbeat where there are more.
             Some(Duration::ZERO) => self.enter_at_once(EnterFlags::GETEVENTS),
             Some(limit) => {
+                let micros = u32::try_from(limit.as_micros()).unwrap_or(u32::MAX);
                 let limit = Timespec::from(limit);
-                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&limit))
+                let limits = SubmitArgs::new().timespec(&limit);
+                // After the time at which one would do too, the kernel returns with what it has.
+                let limits = if wanted > 1 { limits.min_wait_usec(micros) } else { limits };
+                self.ring.submitter().submit_with_args(wanted, &limits)
             }
         };
         if self.backlog.is_empty() && self.ring.submission().is_empty() {

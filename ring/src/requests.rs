@@ -1,8 +1,9 @@
 //! What the caller asks of a connection.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use crate::arrivals::Arrivals;
 use crate::connection::Flags;
 use crate::operation::Operation;
 use crate::{ConnectionId, Reading, Ring, SEND_LEN};
@@ -20,6 +21,9 @@ impl Ring {
     #[expect(clippy::needless_pass_by_value, reason = "the number is closed here")]
     pub fn attach(&mut self, id: ConnectionId, socket: OwnedFd) -> io::Result<()> {
         self.connections.assert_free(id);
+        if self.arrivals.is_some() {
+            Arrivals::ask(socket.as_fd())?;
+        }
         let registered = [socket.as_raw_fd()];
         let done = self.queues.ring().submitter().register_files_update(id.index, &registered)?;
         assert_eq!(done, 1, "one socket was to be registered");
@@ -43,7 +47,12 @@ impl Ring {
     /// Reads once without waiting, whether or not the connection is being read. Answered by
     /// `Received`, `EndOfStream`, `ReceiveFailed` or, if nothing was there, `Silent`. A probe that
     /// isn't answered yet answers for a second one too.
+    ///
+    /// # Panics
+    ///
+    /// In a ring with stamps.
     pub fn probe(&mut self, id: ConnectionId) {
+        assert!(self.arrivals.is_none(), "a ring with stamps can only stream");
         let connection = self.connections.open(id);
         if connection.has(Flags::PROBING | Flags::PROBE_OWED) {
             return;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use io_uring::types::Timespec;
 
+use crate::arrivals::Arrivals;
 use crate::buffers::ReceiveBuffers;
 use crate::connection::{Connection, Connections, Flags};
 use crate::operation::{Completion, Kind, Operation};
@@ -33,6 +34,8 @@ pub struct Ring {
     // memory of the others.
     pub(crate) queues: Queues,
     pub(crate) buffers: ReceiveBuffers,
+    /// Tells when bytes arrived, if that is wanted.
+    pub(crate) arrivals: Option<Arrivals>,
     pub(crate) send_pool: SendPool,
     pub(crate) connections: Connections,
     waker: Waker,
@@ -52,6 +55,8 @@ pub struct Ring {
     sends_before: Vec<ConnectionId>,
     /// Counts the calls of `wait`.
     pub(crate) turn: u32,
+    /// With more completions than that it is high time to reap them.
+    completions_many: usize,
     /// The kernel takes calls from one thread only.
     not_send: PhantomData<*mut ()>,
 }
@@ -83,6 +88,7 @@ impl Ring {
         Ok(Ring {
             queues,
             buffers,
+            arrivals: None,
             send_pool,
             connections: Connections::new(config.slots),
             waker,
@@ -94,8 +100,20 @@ impl Ring {
             sends: Vec::with_capacity(config.submissions as usize),
             sends_before: Vec::with_capacity(config.submissions as usize),
             turn: 0,
+            completions_many: (config.completions / 2) as usize,
             not_send: PhantomData,
         })
+    }
+
+    /// Has the kernel note when bytes arrive, for `arrived_at`. Such a ring can only stream, and 48
+    /// bytes of each receive buffer are taken.
+    ///
+    /// # Panics
+    ///
+    /// If a connection is attached already.
+    pub fn stamp_arrivals(&mut self) {
+        assert_eq!(self.connections(), 0, "all connections are stamped, or none");
+        self.arrivals = Some(Arrivals::new());
     }
 
     /// Wakes this ring from other threads.
@@ -117,13 +135,28 @@ impl Ring {
     /// Only those that end the use of the ring: `EBADR` when the kernel had to drop completions for
     /// want of memory, or a fault of this crate.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.wait_for(1, timeout)
+    }
+
+    /// As `wait`, but sleeps until the time has passed, whatever happens meanwhile, unless the
+    /// queue gets full or a send that was asked for may be stuck: for a caller that need not answer
+    /// at once, and would rather be woken less often.
+    ///
+    /// # Errors
+    ///
+    /// As `wait`.
+    pub fn rest(&mut self, time: Duration) -> io::Result<()> {
+        self.wait_for(self.completions_many, Some(time))
+    }
+
+    fn wait_for(&mut self, wanted: usize, timeout: Option<Duration>) -> io::Result<()> {
         self.take_back_lent();
         self.turn = self.turn.wrapping_add(1);
         let timeout = self.until_sends_are_late(timeout);
         loop {
             self.feed_starved();
             let may_sleep = self.ready.is_empty() && self.starved.is_empty();
-            self.queues.enter(if may_sleep { timeout } else { Some(Duration::ZERO) })?;
+            self.queues.enter(if may_sleep { timeout } else { Some(Duration::ZERO) }, wanted)?;
             self.queues.reap(&mut self.ready);
             let something = may_sleep || !self.ready.is_empty();
             // What found no room in the queue comes with another enter. It must be known before a
@@ -171,9 +204,20 @@ impl Ring {
             Outcome::Event(event) => event,
             Outcome::Received { id, buffer, len } => {
                 self.lent = Some(buffer);
-                Event::Received { id, bytes: self.buffers.filled(buffer, len) }
+                let mut bytes = self.buffers.filled(buffer, len);
+                if let Some(arrivals) = &mut self.arrivals {
+                    arrivals.note(bytes);
+                    bytes = Arrivals::bytes(bytes);
+                }
+                Event::Received { id, bytes }
             }
         })
+    }
+
+    /// When the last of the bytes that were handed out last arrived, by the kernel's clock, since
+    /// 1970. Only in a ring with stamps.
+    pub fn arrived_at(&self) -> Option<Duration> {
+        self.arrivals.as_ref().and_then(Arrivals::last)
     }
 
     /// How many connections have a send in flight.
@@ -334,9 +378,17 @@ impl Ring {
         let id = completion.id();
         if let Ok(len @ 1..) = usize::try_from(completion.result) {
             let buffer = completion.buffer().expect("bytes come in a buffer");
-            return Some(Outcome::Received { id, buffer, len });
+            if !self.is_only_head(buffer, len) {
+                return Some(Outcome::Received { id, buffer, len });
+            }
         }
         self.bytes_missed(completion)
+    }
+
+    /// With stamps, the end of the stream comes in a buffer as well.
+    #[inline]
+    fn is_only_head(&self, buffer: u16, len: usize) -> bool {
+        self.arrivals.is_some() && Arrivals::bytes(self.buffers.filled(buffer, len)).is_empty()
     }
 
     fn bytes_missed(&mut self, completion: Completion) -> Option<Outcome> {
@@ -397,12 +449,18 @@ impl Ring {
         match connection.wanted() {
             Reading::Off => {}
             Reading::Once => {
+                assert!(self.arrivals.is_none(), "a ring with stamps can only stream");
                 connection.flags |= Flags::RECEIVING;
                 self.queues.push_read(&Operation::receive_once(id));
             }
             Reading::Stream => {
                 connection.flags |= Flags::RECEIVING | Flags::STREAMING;
-                self.queues.push_read(&Operation::receive_stream(id));
+                let receive = match &self.arrivals {
+                    None => Operation::receive_stream(id),
+                    // SAFETY: the layout lives as long as the ring.
+                    Some(arrivals) => unsafe { Operation::receive_stamped(id, arrivals.layout()) },
+                };
+                self.queues.push_read(&receive);
             }
         }
     }

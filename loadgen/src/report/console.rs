@@ -117,11 +117,11 @@ fn write_conditions(results: &Results, text: &mut String) -> std::fmt::Result {
     )?;
     writeln!(
         text,
-        "  {} sessions, {} locks, lease {}, {} threads, measured {} after {} of warm-up",
-        parameters.sessions,
-        parameters.locks,
+        "  {}, {}, lease {}, {}, measured {} after {} of warm-up",
+        several(parameters.sessions, "session"),
+        several(parameters.locks, "lock"),
         show(u64::from(parameters.lease_ms)),
-        parameters.threads,
+        several(parameters.threads, "thread"),
         show(parameters.duration_ms),
         show(parameters.warmup_ms),
     )?;
@@ -159,6 +159,10 @@ fn write_conditions(results: &Results, text: &mut String) -> std::fmt::Result {
         )?;
     }
     Ok(())
+}
+
+fn several(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn write_phases(results: &Results, text: &mut String) -> std::fmt::Result {

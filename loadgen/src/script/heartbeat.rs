@@ -12,13 +12,15 @@ use crate::settings::Load;
 pub(super) struct Heartbeat {
     /// What is still to come, the next one last.
     settlers: Vec<(Instant, u32)>,
+    /// How many have come and had no answer yet.
+    asking: u32,
 }
 
 impl Heartbeat {
     pub(super) fn new(load: &Load, share: Share) -> Heartbeat {
         let mut settlers: Vec<_> = share.of(plan::settlers(load)).collect();
         settlers.reverse();
-        Heartbeat { settlers }
+        Heartbeat { settlers, asking: 0 }
     }
 }
 
@@ -28,6 +30,7 @@ impl Script for Heartbeat {
             && let Some((intended, lock)) = self.settlers.pop_if(|(at, _)| *at <= now)
         {
             drive.open(lock, intended);
+            self.asking += 1;
         }
     }
 
@@ -36,7 +39,12 @@ impl Script for Heartbeat {
     }
 
     fn hear(&mut self, happening: Happening, drive: &mut Drive, _now: Instant) {
-        drive.count_settled(happening);
+        self.asking -= u32::from(drive.count_settled(happening));
+    }
+
+    /// Nothing follows from a heartbeat's answer. Connecting is timed by when it is noticed.
+    fn answers_at_once(&self) -> bool {
+        self.asking > 0 || !self.settlers.is_empty()
     }
 
     fn backlog(&self, _now: Instant) -> Vec<(Phase, Instant)> {

@@ -35,6 +35,12 @@ pub trait Script {
     /// Answers to something that has happened.
     fn hear(&mut self, happening: Happening, drive: &mut Drive, now: Instant);
 
+    /// Whether what is heard must be answered at once, as against only noted. It costs the load
+    /// generator a wake-up each time.
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
     /// What was intended for before `now` and could not even be begun.
     fn backlog(&self, now: Instant) -> Vec<(Phase, Instant)>;
 
