@@ -67,7 +67,7 @@ fn a_rest_lasts_though_something_happens_and_then_hands_it_out() {
     let start = Instant::now();
     net.ring.rest(REST).expect("a rest");
     assert!(start.elapsed() >= REST, "{:?}", start.elapsed());
-    let event = net.ring.next_event().map(Seen::from);
+    let event = net.next_seen();
     assert_eq!(event, Some(Seen::Received(id, b"early".to_vec())));
 }
 
@@ -82,7 +82,7 @@ fn a_rest_ends_when_half_of_the_completions_are_there() {
     net.ring.rest(DEADLINE).expect("a rest");
     assert!(start.elapsed() < DEADLINE);
     for _ in &peers {
-        let event = net.ring.next_event().map(Seen::from);
+        let event = net.next_seen();
         assert!(matches!(event, Some(Seen::Received(..))), "{event:?}");
     }
 }

@@ -70,6 +70,11 @@ impl Loopback {
         Loopback { ring, detached: Detached::new(), listener, generation: 0 }
     }
 
+    /// What the ring hands out next.
+    pub(crate) fn next_seen(&mut self) -> Option<Seen> {
+        self.ring.next_event().map(|event| Seen::new(event, &mut self.detached))
+    }
+
     /// A connected pair: what the ring gets, and the peer.
     pub(crate) fn pair(&self) -> (TcpStream, TcpStream) {
         let peer = TcpStream::connect(self.listener.local_addr().expect("bound")).expect("connect");
