@@ -21,11 +21,12 @@ pub(crate) fn monolock_run<'a>(options: impl IntoIterator<Item = &'a str>) -> Co
     command
 }
 
-/// A program for which INT and QUIT mean what they do in the foreground: where the tests run in the
-/// background of a shell, both are ignored, and so they would be by whatever a test starts.
+/// A program for which signals mean what they do in the foreground of a terminal: where the tests
+/// run under nohup or in the background of a shell, some are ignored, and so they would be by
+/// whatever a test starts.
 pub(crate) fn as_in_the_foreground(program: &str) -> Command {
     let mut command = Command::new("env");
-    command.args(["--default-signal=INT,QUIT", program]);
+    command.args(["--default-signal=HUP,INT,QUIT", program]);
     command
 }
 
