@@ -132,9 +132,13 @@ fn heartbeats_keep_a_claim_without_a_place_and_are_answered_when_it_has_one() {
 fn whoever_leaves_makes_room_for_one_who_waits_in_their_order() {
     let mut full = Full::start();
     let mut held_up: Vec<Client> = (0..5).map(|_| full.held_up(LONG_LEASE_MS)).collect();
+    // Who has got a place keeps it, or its end would make room too.
+    let mut waiting = Vec::new();
     while !held_up.is_empty() {
         full.one_leaves();
-        held_up.remove(0).expect_waiting();
+        let mut first = held_up.remove(0);
+        first.expect_waiting();
+        waiting.push(first);
         for client in &mut held_up {
             client.expect_silence(Duration::from_millis(20));
         }
@@ -216,7 +220,9 @@ fn those_who_have_no_place_never_have_every_place_of_the_loop_that_accepted_them
         held_up.push(full.held_up(LONG_LEASE_MS));
         assert!(held_up.len() < OPEN_FILES, "they have every place");
     }
-    assert!(held_up.len() < OPEN_FILES * 2 / 3 + 2, "they have {} places", held_up.len());
+    // All but the last one, which is in the kernel's queue.
+    let places = held_up.len() - 1;
+    assert!(places <= (OPEN_FILES * 2).div_ceil(3), "they have {places} places");
     full.server.expect_idle();
     // When they are gone, whoever comes is served.
     drop(held_up);
