@@ -22,7 +22,7 @@ const PERIOD: Duration = Duration::from_millis(1);
 
 pub(crate) fn measure(dying: u32, bystanders: u32) -> Result<(), Box<dyn Error>> {
     let program = Path::new(env!("CARGO_BIN_EXE_monolock"));
-    let server = Subject::start(program, &["--listen", &crate::address_of_our_own()])?;
+    let server = Subject::start(program, &["--listen", &crate::listen_address()])?;
     let claims = |count: u32, kind: &str, lease_ms| -> Result<Vec<Claim>, Box<dyn Error>> {
         (0..count)
             .map(|number| {
@@ -61,6 +61,7 @@ pub(crate) fn measure(dying: u32, bystanders: u32) -> Result<(), Box<dyn Error>>
         let latencies = watching.join().expect("no panic").map_err(|error| error.to_string())?;
         result.map(|()| (lasted, latencies))
     })?;
+    println!("a mass of leases that end in one instant");
     println!(
         "  {dying} leases, restarted within {spread:.0?}; the last of their peers knew of its end \
          {lasted:.0?} after the first had ended"
