@@ -30,6 +30,10 @@ const DEADLINES_A_TURN: usize = 16;
 /// end that would be never; each session is read once more before it is ended in any case.
 const UNSETTLED_TURNS_MAX: u32 = 8;
 
+/// Commands that are taken out of the inbox in one turn. Each connection brings about a receive and
+/// often a close in the turns after, and many at once would stand before everything else there.
+const COMMANDS_A_TURN: usize = 16;
+
 /// What an event loop needs of its surroundings.
 #[derive(Debug)]
 pub struct Surroundings {
@@ -51,6 +55,8 @@ pub struct Driver {
     around: Surroundings,
     now: Now,
     unsettled_turns: u32,
+    /// There may be more in the inbox than was taken out in this turn.
+    is_inbox_unread: bool,
     shutting_down: bool,
     /// Places given back in this turn.
     freed: u32,
@@ -71,6 +77,7 @@ impl Driver {
             around,
             now: clock::now(),
             unsettled_turns: 0,
+            is_inbox_unread: false,
             shutting_down: false,
             freed: 0,
             unnumbered: 0,
@@ -101,6 +108,9 @@ impl Driver {
     }
 
     fn time_to_sleep(&mut self) -> Option<Duration> {
+        if self.is_inbox_unread {
+            return Some(Duration::ZERO);
+        }
         let wake_at = self.engine.wake_at(self.now)?;
         Some(wake_at.since(clock::monotonic()))
     }
@@ -128,8 +138,11 @@ impl Driver {
                     self.fail(session_of(id), error);
                 }
                 Event::Closed { id } => self.forget(session_of(id)),
-                Event::Woken => self.read_inbox(),
+                Event::Woken => self.is_inbox_unread = true,
             }
+        }
+        if self.is_inbox_unread {
+            self.read_inbox();
         }
     }
 
@@ -164,7 +177,11 @@ impl Driver {
     }
 
     fn read_inbox(&mut self) {
-        while let Ok(command) = self.around.inbox.try_recv() {
+        for _ in 0..COMMANDS_A_TURN {
+            let Ok(command) = self.around.inbox.try_recv() else {
+                self.is_inbox_unread = false;
+                return;
+            };
             match command {
                 Command::Connection { socket, peer, refusal } => {
                     self.connect(socket, peer, refusal);
