@@ -2,14 +2,19 @@
 #![allow(dead_code, reason = "each bench uses its own part of this module")]
 
 use std::error::Error;
-use std::io::{Read, Write};
+use std::io::{IoSliceMut, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU32;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use monolock_core::wire::{
     Acquire, ERROR_LEN_MAX, HEARTBEAT, ServerFrame, decode_server, encode_acquire,
 };
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+use nix::sys::time::TimeSpec;
+
+use crate::source;
 
 /// Far above every wait in these measurements.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -18,15 +23,27 @@ pub(crate) struct Claim {
     pub(crate) socket: TcpStream,
     /// Read, and not yet looked at.
     unread: Vec<u8>,
+    /// When the last bytes arrived, by the kernel's wall clock, however late they were read.
+    arrived: Option<Duration>,
 }
 
 impl Claim {
     /// Connects, which takes its time, but asks for nothing yet.
     pub(crate) fn connect(server: SocketAddr) -> Result<Claim, Box<dyn Error>> {
-        let socket = TcpStream::connect(server)?;
+        let socket = source::connect(server)?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(PATIENCE))?;
-        Ok(Claim { socket, unread: Vec::new() })
+        Ok(Claim { socket, unread: Vec::new(), arrived: None })
+    }
+
+    /// Has the kernel note when bytes arrive.
+    pub(crate) fn note_arrivals(&self) -> Result<(), Box<dyn Error>> {
+        Ok(setsockopt(&self.socket, sockopt::ReceiveTimestampns, &true)?)
+    }
+
+    /// When the answer arrived that was read last.
+    pub(crate) fn arrived(&self) -> Result<Duration, Box<dyn Error>> {
+        self.arrived.ok_or_else(|| "the kernel has not noted when an answer arrived".into())
     }
 
     pub(crate) fn acquire(&mut self, name: &str, lease_ms: NonZeroU32) -> std::io::Result<()> {
@@ -60,7 +77,16 @@ impl Claim {
 
     fn read(&mut self) -> Result<(), Box<dyn Error>> {
         let mut bytes = [0; ERROR_LEN_MAX];
-        match self.socket.read(&mut bytes)? {
+        let mut slices = [IoSliceMut::new(&mut bytes)];
+        let mut notes = nix::cmsg_space!(TimeSpec);
+        let socket = self.socket.as_raw_fd();
+        let message = recvmsg::<()>(socket, &mut slices, Some(&mut notes), MsgFlags::empty())?;
+        for note in message.cmsgs()? {
+            if let ControlMessageOwned::ScmTimestampns(arrived) = note {
+                self.arrived = Some(arrived.into());
+            }
+        }
+        match message.bytes {
             0 => Err("the server has closed a connection".into()),
             len => {
                 self.unread.extend_from_slice(&bytes[..len]);

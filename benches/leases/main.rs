@@ -1,6 +1,6 @@
 //! How late a lease ends, alone and beside other load.
 //!
-//! `cargo bench --bench leases`
+//! `cargo bench --bench leases`, or `cargo bench --bench leases -- storm` for one of them
 //!
 //! Lateness is what a waiter sees: from the moment at which the silent holder's lease is over,
 //! counted from when its ACQUIRE was sent, to the moment at which the waiter has read its ACQUIRED.
@@ -9,7 +9,10 @@
 
 mod claim;
 mod precision;
+mod processor;
 mod quantiles;
+mod source;
+mod storm;
 #[path = "../server/subject.rs"]
 mod subject;
 
@@ -18,20 +21,29 @@ use std::process::ExitCode;
 
 use precision::Beside;
 
-/// Where the measured server listens: an address that nobody else on this machine connects to, so
-/// that all its ports are there.
-pub(crate) fn address_of_our_own() -> String {
-    let [.., high, low] = std::process::id().to_be_bytes();
-    format!("127.{}.{low}.1:0", 64 | (high & 63))
+/// Where a measured server listens.
+pub(crate) fn listen_address() -> String {
+    format!("{}:0", source::own_address(1))
 }
+
+type Measure = fn() -> Result<(), Box<dyn Error>>;
+
+/// What is measured, by the names under which a part of it can be asked for.
+const MEASUREMENTS: [(&str, Measure); 3] = [
+    ("alone", || precision::measure(Beside::Nothing)),
+    ("heartbeats", || precision::measure(Beside::Heartbeats)),
+    ("storm", || precision::measure(Beside::HeartbeatsAndConnections)),
+];
 
 fn main() -> ExitCode {
     // `cargo bench` says that it is one, and `cargo test --benches` says nothing.
-    if !std::env::args().any(|argument| argument == "--bench") {
+    let (options, names): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
+    if !options.iter().any(|option| option == "--bench") {
         println!("leases: a measurement of minutes; run it with cargo bench --bench leases");
         return ExitCode::SUCCESS;
     }
-    match run() {
+    match run(&names) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("{problem}");
@@ -40,10 +52,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn run() -> Result<(), Box<dyn Error>> {
-    println!("how late leases end, in ms");
-    for beside in [Beside::Nothing, Beside::Heartbeats, Beside::HeartbeatsAndConnections] {
-        precision::measure(beside)?;
+fn run(names: &[String]) -> Result<(), Box<dyn Error>> {
+    let known = MEASUREMENTS.map(|(name, _)| name);
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(format!("there is no {name:?}; there are {}", known.join(", ")).into());
+    }
+    for (name, measure) in MEASUREMENTS {
+        if names.is_empty() || names.iter().any(|chosen| chosen == name) {
+            measure()?;
+        }
     }
     Ok(())
 }

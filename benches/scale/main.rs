@@ -24,6 +24,8 @@ mod programs;
 mod quantiles;
 #[path = "../server/side.rs"]
 mod side;
+#[path = "../leases/source.rs"]
+mod source;
 #[path = "../server/spread.rs"]
 mod spread;
 mod steady;

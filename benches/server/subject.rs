@@ -145,9 +145,8 @@ pub(crate) enum Side {
     Clients,
 }
 
-/// Binds the calling thread, and what it starts, to the side's processor. With a single one there
-/// is nothing to bind.
-pub(crate) fn run_on(side: Side) -> Result<(), Box<dyn Error>> {
+/// The number of the side's processor. With a single one there is nothing to choose.
+pub(crate) fn processor_of(side: Side) -> Result<Option<usize>, Box<dyn Error>> {
     static ALLOWED: std::sync::OnceLock<Vec<usize>> = std::sync::OnceLock::new();
     let allowed = match ALLOWED.get() {
         Some(allowed) => allowed,
@@ -156,12 +155,18 @@ pub(crate) fn run_on(side: Side) -> Result<(), Box<dyn Error>> {
             ALLOWED.get_or_init(|| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
         }
     };
-    if let [first, second, ..] = allowed[..] {
+    Ok(match (allowed.as_slice(), side) {
+        (&[first, _, ..], Side::Server) => Some(first),
+        (&[_, second, ..], Side::Clients) => Some(second),
+        _ => None,
+    })
+}
+
+/// Binds the calling thread, and what it starts, to the side's processor.
+pub(crate) fn run_on(side: Side) -> Result<(), Box<dyn Error>> {
+    if let Some(processor) = processor_of(side)? {
         let mut set = CpuSet::new();
-        set.set(match side {
-            Side::Server => first,
-            Side::Clients => second,
-        });
+        set.set(processor);
         sched_setaffinity(None, &set)?;
     }
     Ok(())
