@@ -1,5 +1,4 @@
 //! A claim on a blocking socket.
-#![allow(dead_code, reason = "each bench uses its own part of this module")]
 
 use std::error::Error;
 use std::io::{IoSliceMut, Read, Write};

@@ -1,4 +1,4 @@
-//! How late a lease ends, alone and beside other load.
+//! How late a lease ends, and what a mass of ending leases does to everybody else.
 //!
 //! `cargo bench --bench leases`, or `cargo bench --bench leases -- storm` for one of them
 //!
@@ -8,6 +8,7 @@
 //! early, or the run fails.
 
 mod claim;
+mod mass;
 mod precision;
 mod processor;
 mod quantiles;
@@ -29,7 +30,8 @@ pub(crate) fn listen_address() -> String {
 type Measure = fn() -> Result<(), Box<dyn Error>>;
 
 /// What is measured, by the names under which a part of it can be asked for.
-const MEASUREMENTS: [(&str, Measure); 3] = [
+const MEASUREMENTS: [(&str, Measure); 4] = [
+    ("mass", || mass::measure(15_000, 1_000)),
     ("alone", || precision::measure(Beside::Nothing)),
     ("heartbeats", || precision::measure(Beside::Heartbeats)),
     ("storm", || precision::measure(Beside::HeartbeatsAndConnections)),

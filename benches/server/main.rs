@@ -10,15 +10,13 @@
 
 mod arguments;
 mod clients;
-mod machine;
-mod programs;
 mod scenarios;
-mod side;
 mod spread;
 mod subject;
 
 use std::error::Error;
-use std::process::ExitCode;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 
 use arguments::Arguments;
 
@@ -41,9 +39,24 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let server = programs::server(arguments.server.as_deref())?;
-    let yardstick = programs::yardstick(arguments.yardstick.as_deref())?;
-    machine::print();
+    // What cargo has built for this bench has its profile, not that of a release.
+    let release = Path::new(env!("CARGO_BIN_EXE_monolock")).parent().expect("a directory");
+    let target = release.parent().expect("the directory of all profiles");
+    let server = match &arguments.server {
+        Some(given) => given.clone(),
+        None => {
+            build(target, &["--bin", "monolock"])?;
+            release.join("monolock")
+        }
+    };
+    let yardstick = match &arguments.yardstick {
+        Some(given) => given.clone(),
+        None => {
+            build(target, &["-p", "monolock-ring", "--example", "echo"])?;
+            release.join("examples/echo")
+        }
+    };
+    scenarios::print_machine();
     if arguments.runs("heartbeats") {
         for &sessions in &arguments.sessions {
             scenarios::heartbeats(arguments, &server, &yardstick, sessions)?;
@@ -56,4 +69,16 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         scenarios::memory(arguments, &server)?;
     }
     Ok(())
+}
+
+fn build(target: &Path, what: &[&str]) -> Result<(), Box<dyn Error>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--release", "--quiet"])
+        .args(what)
+        .arg("--target-dir")
+        .arg(target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()?;
+    if status.success() { Ok(()) } else { Err(format!("cargo build {what:?} failed").into()) }
 }

@@ -1,23 +1,24 @@
 //! What is done with the two servers, and what is printed about it.
 
 use std::error::Error;
-use std::num::NonZeroU32;
+use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use crate::arguments::Arguments;
-use crate::clients::Greeting;
-use crate::side::Side;
+use crate::clients::{Clients, Greeting};
 use crate::spread::Spread;
+use crate::subject::Subject;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
+/// Every address of the loopback net reaches it: clients use several, for their ports' sake.
+const SERVER_ARGUMENTS: [&str; 4] = ["--listen", "0.0.0.0:0", "--log-level", "info"];
+const YARDSTICK_ARGUMENTS: [&str; 1] = ["0.0.0.0:0"];
+
 /// Connections a second, when they come and go.
 const CONNECTION_RATE: u32 = 4000;
-
-/// Longer than a session waits for its turn.
-const GREETING: Greeting = Greeting::Acquire { lease_ms: NonZeroU32::new(60_000).expect("not 0") };
 
 /// Places for connections that come and go.
 const CONNECTION_PLACES: u32 = 256;
@@ -27,6 +28,51 @@ const WARM_UP_SESSIONS: u32 = 1000;
 
 /// Servers of which the memory is measured.
 const MEMORY_ROUNDS: u32 = 3;
+
+pub(crate) fn print_machine() {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let models: Vec<&str> = cpuinfo
+        .lines()
+        .filter(|line| line.starts_with("model name"))
+        .filter_map(|line| line.split_once(": "))
+        .map(|(_, model)| model)
+        .collect();
+    println!("Linux {release}, {} x {}", models.len(), models.first().unwrap_or(&"unknown"));
+    if models.len() == 1 {
+        println!("LIMITED: servers and clients share one processor");
+    }
+}
+
+/// One of the two, with its clients.
+struct Side {
+    subject: Subject,
+    clients: Clients,
+}
+
+impl Side {
+    fn start(program: &Path, arguments: &[&str], most: u32) -> Result<Side> {
+        let subject = Subject::start(program, arguments)?;
+        let clients = Clients::new(subject.address, most)?;
+        Ok(Side { subject, clients })
+    }
+
+    fn start_both(server: &Path, yardstick: &Path, most: u32) -> Result<(Side, Side)> {
+        let server = Side::start(server, &SERVER_ARGUMENTS, most)?;
+        let yardstick = Side::start(yardstick, &YARDSTICK_ARGUMENTS, most)?;
+        Ok((server, yardstick))
+    }
+
+    /// Processor microseconds of the server for each of what `work` does and counts.
+    fn cpu_us(&mut self, work: impl FnOnce(&mut Clients) -> Result<u32>) -> Result<f64> {
+        let before = self.subject.cpu();
+        let count = work(&mut self.clients)?;
+        // The last answer is there before the server sleeps.
+        thread::sleep(Duration::from_millis(20));
+        let cpu = self.subject.cpu() - before;
+        Ok(cpu.as_secs_f64() * 1e6 / f64::from(count))
+    }
+}
 
 /// Runs both, the first of every second round being the other one, after a round that warms up and
 /// isn't counted.
@@ -52,9 +98,8 @@ pub(crate) fn heartbeats(
     sessions: u32,
 ) -> Result<()> {
     let Arguments { rate, round, rounds, .. } = *arguments;
-    let mut server = Side::server(server, 1, sessions)?;
-    let mut yardstick = Side::yardstick(yardstick, 1, sessions)?;
-    server.clients.open(sessions, GREETING)?;
+    let (mut server, mut yardstick) = Side::start_both(server, yardstick, sessions)?;
+    server.clients.open(sessions, Greeting::Acquire)?;
     yardstick.clients.open(sessions, Greeting::Byte)?;
     let mut answered = 0;
     let pairs = interleaved(rounds, |is_swapped| {
@@ -87,8 +132,7 @@ pub(crate) fn heartbeats(
 
 pub(crate) fn connections(arguments: &Arguments, server: &Path, yardstick: &Path) -> Result<()> {
     let Arguments { connections, rounds, .. } = *arguments;
-    let mut server = Side::server(server, 1, CONNECTION_PLACES)?;
-    let mut yardstick = Side::yardstick(yardstick, 1, CONNECTION_PLACES)?;
+    let (mut server, mut yardstick) = Side::start_both(server, yardstick, CONNECTION_PLACES)?;
     let mut cycle = |is_server: bool, greeting| {
         let side = if is_server { &mut server } else { &mut yardstick };
         side.cpu_us(|clients| {
@@ -98,7 +142,7 @@ pub(crate) fn connections(arguments: &Arguments, server: &Path, yardstick: &Path
     };
     for (greeting, title, names) in [
         (
-            GREETING,
+            Greeting::Acquire,
             "CPU us a connection with one answer",
             [
                 "lock server: accept, ACQUIRE, ACQUIRED, close",
@@ -111,7 +155,7 @@ pub(crate) fn connections(arguments: &Arguments, server: &Path, yardstick: &Path
             ["lock server: accept, close", "yardstick: accept, close"],
         ),
     ] {
-        let others = if greeting == GREETING { Greeting::Byte } else { Greeting::None };
+        let others = if greeting == Greeting::Acquire { Greeting::Byte } else { Greeting::None };
         let pairs = interleaved(rounds, |is_swapped| {
             if is_swapped {
                 let second = cycle(false, others)?;
@@ -146,11 +190,11 @@ pub(crate) fn memory(arguments: &Arguments, server: &Path) -> Result<()> {
 /// What a fresh server has of memory with so many sessions, and then so many.
 fn memory_with<const N: usize>(server: &Path, counts: [u32; N], rate: u32) -> Result<[f64; N]> {
     let most = counts.into_iter().max().unwrap_or(0);
-    let Side { subject, mut clients } = Side::server(server, 1, most)?;
+    let Side { subject, mut clients } = Side::start(server, &SERVER_ARGUMENTS, most)?;
     let mut measured = [0.0; N];
     for (place, sessions) in measured.iter_mut().zip(counts) {
         if sessions > 0 {
-            clients.open(sessions, GREETING)?;
+            clients.open(sessions, Greeting::Acquire)?;
             clients.beat(sessions, rate, Duration::from_secs(2))?;
         }
         thread::sleep(Duration::from_millis(200));

@@ -13,8 +13,7 @@ impl Spread {
         Spread(values)
     }
 
-    /// The value that so many quarters of them don't exceed: 2 is the median.
-    pub(crate) fn quarter(&self, quarter: usize) -> f64 {
+    fn quarter(&self, quarter: usize) -> f64 {
         self.0[(self.0.len() - 1) * quarter / 4]
     }
 }

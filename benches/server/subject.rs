@@ -6,15 +6,12 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
-/// How long a server may take to end.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A started server. It is killed when this is dropped.
 pub(crate) struct Subject {
@@ -52,12 +49,7 @@ impl Subject {
 
     /// The processor time of all its threads so far.
     pub(crate) fn cpu(&self) -> Duration {
-        Subject::cpu_of(Pid::from_child(&self.process))
-    }
-
-    /// The same of any process.
-    pub(crate) fn cpu_of(process: Pid) -> Duration {
-        let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("a running process");
+        let tasks = fs::read_dir(self.file("task")).expect("a running server");
         let nanos = tasks.filter_map(|task| {
             // One that has just ended is missing; the servers have no such threads.
             let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
@@ -66,30 +58,15 @@ impl Subject {
         Duration::from_nanos(nanos.sum())
     }
 
-    /// Waits for its end by itself. Returns how it ended, and the processor time of all threads
-    /// that it ever had, in the kernel's clock ticks.
-    pub(crate) fn wait(&mut self) -> Result<(ExitStatus, Duration), Box<dyn Error>> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            // One that has ended is there, with what it has used, until somebody asks how.
-            let stat = self.stat();
-            if stat[0] == "Z" {
-                let ticks: u64 = stat[11].parse::<u64>()? + stat[12].parse::<u64>()?;
-                let nanos = ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second();
-                return Ok((self.process.wait()?, Duration::from_nanos(nanos)));
-            }
-            if Instant::now() > deadline {
-                return Err(format!("the server has not ended within {PATIENCE:?}").into());
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-
     /// The part of its processor time that was spent outside the kernel, by the kernel's clock
     /// tick: it says something only over a whole run.
     pub(crate) fn user_share(&self) -> f64 {
-        let ticks: Vec<f64> = self.stat()[11..13]
-            .iter()
+        let stat = fs::read_to_string(self.file("stat")).expect("a running server");
+        let (_, fields) = stat.rsplit_once(')').expect("the name is in parentheses");
+        let ticks: Vec<f64> = fields
+            .split_whitespace()
+            .skip(11)
+            .take(2)
             .map(|ticks| ticks.parse().expect("a number of ticks"))
             .collect();
         ticks[0] / (ticks[0] + ticks[1])
@@ -109,13 +86,6 @@ impl Subject {
     /// Sends it a signal, such as to stop it for a while.
     pub(crate) fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         kill_process(Pid::from_child(&self.process), signal)
-    }
-
-    /// The fields behind the program's name, of which the first is the state.
-    fn stat(&self) -> Vec<String> {
-        let stat = fs::read_to_string(self.file("stat")).expect("a server not waited for");
-        let (_, fields) = stat.rsplit_once(')').expect("the name is in parentheses");
-        fields.split_whitespace().map(str::to_owned).collect()
     }
 
     fn file(&self, name: &str) -> PathBuf {

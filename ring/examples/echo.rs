@@ -1,22 +1,19 @@
 //! The yardstick: what a connection and an answer cost when nothing is done about them.
 //!
-//! `cargo run --release -p monolock-ring --example echo -- [ADDRESS:PORT] [RINGS]`
+//! `cargo run --release -p monolock-ring --example echo -- [ADDRESS:PORT]`
 //!
 //! Every byte that comes is answered with the nine bytes of an ACQUIRED, so the same goes over the
 //! wire as for a HEARTBEAT, on the same ring, with the same acceptor and the same options of the
 //! sockets. There are no frames, locks, leases or limits: who floods it and doesn't read is owed
-//! more and more. With several rings, each on a thread of its own, connections are dealt to them in
-//! turn, and stay. `benches/server` and `benches/scale` compare the lock server with it.
+//! more and more. `benches/server` compares the lock server with it.
 
 use std::error::Error;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 use std::time::Duration;
 
 use monolock_ring::{
@@ -33,44 +30,18 @@ const ANSWERS_MAX: u32 = 56;
 const _: () = assert!(ANSWERS_MAX as usize == SEND_LEN / ANSWER.len());
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let address = arguments.next().unwrap_or_else(|| "127.0.0.1:7071".into());
-    let rings: NonZeroU32 = arguments.next().map_or(Ok(NonZeroU32::MIN), |rings| rings.parse())?;
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7071".into());
     let listener = listen(address.parse()?)?;
     let slots = u32::try_from(getrlimit(Resource::Nofile).current.unwrap_or(1 << 20))?;
-    let bell = Bell::new()?;
-    let (ended, has_ended) = channel();
-    let loops = (0..rings.get())
-        .map(|_| start_loop(slots, bell.clone(), ended.clone()))
-        .collect::<Result<_, _>>()?;
-    eprintln!("listening on {}", listener.local_addr()?);
-    let _acceptor = Acceptor::start(OwnedFd::from(listener), bell, Taker { loops, next: 0 })?;
-    Ok(has_ended.recv()??)
-}
-
-/// Starts a loop and waits until it has its ring, which only its own thread may make.
-fn start_loop(
-    slots: u32,
-    bell: Bell,
-    ended: Sender<io::Result<()>>,
-) -> Result<Loop, Box<dyn Error>> {
+    let ring = Ring::new(&Config { slots, ..Config::default() })?;
     let (sender, inbox) = channel();
-    let (started, has_started) = channel();
+    let bell = Bell::new()?;
     let taken = Arc::new(AtomicU32::new(0));
-    let taken_here = Arc::clone(&taken);
-    thread::spawn(move || {
-        let ring = match Ring::new(&Config { slots, ..Config::default() }) {
-            Ok(ring) => ring,
-            Err(error) => return started.send(Err(error)).expect("somebody waits"),
-        };
-        started.send(Ok(ring.waker())).expect("somebody waits");
-        let (free, owed) = (Vec::new(), Vec::new());
-        let echo = Echo { ring, inbox, bell, taken: taken_here, free, owed, generation: 0 };
-        // Nobody listens only if another loop has ended, and with it the process.
-        let _ = ended.send(echo.run());
-    });
-    let waker = has_started.recv()??;
-    Ok(Loop { inbox: sender, waker, slots, taken })
+    let taker = Taker { inbox: sender, waker: ring.waker(), slots, taken: Arc::clone(&taken) };
+    eprintln!("listening on {}", listener.local_addr()?);
+    let _acceptor = Acceptor::start(OwnedFd::from(listener), bell.clone(), taker)?;
+    let echo = Echo { ring, inbox, bell, taken, free: Vec::new(), owed: Vec::new(), generation: 0 };
+    Ok(echo.run()?)
 }
 
 /// A listener with the options that the lock server gives its own, in `src/listener.rs`.
@@ -93,38 +64,24 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// A loop, as the acceptor sees it.
-struct Loop {
+/// Passes accepted sockets on to the loop, as many as there are slots.
+struct Taker {
     inbox: Sender<OwnedFd>,
     waker: Waker,
     slots: u32,
     taken: Arc<AtomicU32>,
 }
 
-/// Passes accepted sockets on to the loops in turn, as many to each as it has slots.
-struct Taker {
-    loops: Vec<Loop>,
-    next: usize,
-}
-
 impl Dealer for Taker {
     fn has_room(&mut self) -> io::Result<bool> {
-        let count = self.loops.len();
-        let has_room = |taker: &Loop| taker.taken.load(Ordering::SeqCst) < taker.slots;
-        let next = (0..count)
-            .map(|step| (self.next + step) % count)
-            .find(|&place| has_room(&self.loops[place]));
-        self.next = next.unwrap_or(self.next);
-        Ok(next.is_some())
+        Ok(self.taken.load(Ordering::SeqCst) < self.slots)
     }
 
     fn deal(&mut self, socket: OwnedFd, _peer: SocketAddr) {
-        let taker = &self.loops[self.next];
-        taker.taken.fetch_add(1, Ordering::SeqCst);
-        if taker.inbox.send(socket).is_ok() {
-            taker.waker.wake();
+        self.taken.fetch_add(1, Ordering::SeqCst);
+        if self.inbox.send(socket).is_ok() {
+            self.waker.wake();
         }
-        self.next = (self.next + 1) % self.loops.len();
     }
 
     fn accept_failed(&mut self, error: &io::Error) {
