@@ -107,10 +107,13 @@ impl Drop for Typist {
 fn the_command_reads_the_keyboard_and_is_interrupted_by_ctrl_c() {
     let Some(mut typist) = Typist::sit_down() else { return };
     let server = Launch::on_loopback().start();
-    typist.run(&server, "", "sh -c 'echo rea\"\"dy; read line; echo got=$line.; sleep 30'");
+    typist.run(&server, "", "sh -c 'echo rea\"\"dy; read line; echo got=$line.; exec cat'");
     typist.expect("ready");
     typist.enter("hello");
     typist.expect("got=hello.");
+    // Once as it is typed, and once by who reads it: the shell is done with starting it.
+    typist.enter("more");
+    typist.expect("more\r\nmore");
     typist.press(CTRL_C);
     typist.expect_exit_code(130);
     // The shell's own again.
