@@ -43,8 +43,6 @@ impl Terminal {
     pub(crate) fn child_started(&mut self, child: &Child) {
         if io::stdin().is_terminal() && io::stdout().is_terminal() {
             self.give_to(child);
-            // It may have been stopped for reading before it was its turn.
-            child.signal(Signal::CONT);
         }
     }
 
@@ -57,7 +55,8 @@ impl Terminal {
             return false;
         }
         let wants_terminal = by == Signal::TTIN || by == Signal::TTOU;
-        if wants_terminal && !self.is_given && self.give_to(child) {
+        // It may have wanted it before it was its turn, and have it now.
+        if wants_terminal && (self.is_given || self.give_to(child)) {
             return true;
         }
         let was_given = self.is_given;
