@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::session::{Session, Standing, Whereabouts};
-use super::{Auditor, DRAIN_MAX, LATE_MAX};
+use super::{Auditor, DRAIN_MAX, LATE_MAX, WAY_MAX};
 use crate::sim::invariants::{Invariant, Verdict};
 use crate::sim::sighting::{Gauges, Remains};
 
@@ -66,6 +66,8 @@ impl Auditor {
                 }
                 (Some((ended, _)), _) => ended + io_timeout,
             };
+            let way = if session.whereabouts.is_on_the_way() { WAY_MAX } else { 0 };
+            let over = over.max(session.there_since).max(running).saturating_add(way);
             Invariant::NoneIsImmortal.holds(!is_late(over), || {
                 format!("connection {connection} should be over since {over} ns")
             })?;

@@ -68,6 +68,7 @@ impl Auditor {
         let lock = session.lock.clone();
         let is_under_way = session.whereabouts == Whereabouts::UnderWay;
         session.whereabouts = Whereabouts::In(shard);
+        session.there_since = now;
         session.owed.iter_mut().for_each(|since| *since = now);
         let wrong = session.wrong_on_arrival.take();
         let is_home = self.home(&lock) == shard;

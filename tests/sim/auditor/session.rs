@@ -38,6 +38,11 @@ impl Whereabouts {
             Whereabouts::UnderWay => None,
         }
     }
+
+    /// Whether it is on the way to another shard: it holds nothing, and ends where it arrives.
+    pub(super) fn is_on_the_way(self) -> bool {
+        matches!(self, Whereabouts::Leaving(_) | Whereabouts::UnderWay)
+    }
 }
 
 /// What ended a session.
@@ -58,6 +63,8 @@ pub(super) enum Cause {
 pub(super) struct Session {
     pub(super) accepted: u64,
     pub(super) whereabouts: Whereabouts,
+    /// Since when it is in the loop that has it.
+    pub(super) there_since: u64,
     pub(super) has_moved: bool,
     /// What is wrong with what it has sent behind its ACQUIRE, to be told where it arrives.
     pub(super) wrong_on_arrival: Option<u8>,
@@ -91,6 +98,7 @@ impl Session {
         Session {
             accepted,
             whereabouts: Whereabouts::In(shard),
+            there_since: accepted,
             has_moved: false,
             wrong_on_arrival: None,
             said: ClientStream::default(),
