@@ -23,8 +23,8 @@ use session::{Session, Standing};
 /// How late anything may be that is due while the server runs. Its turns take microseconds.
 const LATE_MAX: u64 = 2 * MILLISECOND;
 
-/// How long the way from one event loop to another takes at most: a hundred turns of 20 us to leave,
-/// and a millisecond for the message.
+/// How long the way from one event loop to another takes at most: a hundred turns of 20 us to
+/// leave, and a millisecond for the message.
 const WAY_MAX: u64 = 3 * MILLISECOND;
 
 /// How much is read away after an ERROR, and for how long.
