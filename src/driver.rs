@@ -33,6 +33,10 @@ use moving::Moves;
 /// portions, so what the end of many sessions brings about would stand before a heartbeat.
 const DEADLINES_A_TURN: usize = 16;
 
+/// What is taken out of the inbox in one turn. A burst of new connections is worked off in slices,
+/// so that between them deadlines are passed and everybody else is served.
+const COMMANDS_A_TURN: usize = 16;
+
 /// Turns for which passed deadlines wait until all that had come in is read. Under a load without
 /// end that would be never; each session is read once more before it is ended in any case.
 const UNSETTLED_TURNS_MAX: u32 = 8;
@@ -62,6 +66,8 @@ pub struct Driver {
     ring: Ring,
     engine: Engine,
     inbox: Receiver<Command>,
+    /// There may be something in the inbox that the loop is not woken for any more.
+    is_inbox_unread: bool,
     around: Surroundings,
     clocks: Clocks,
     /// Which of the loops this is.
@@ -98,6 +104,7 @@ impl Driver {
             ended_holds: EndedHolds::new(around.ended_holds_max),
             engine,
             inbox,
+            is_inbox_unread: false,
             around,
             moves: Moves::new(shards),
             now: clocks.now(),
@@ -137,6 +144,9 @@ impl Driver {
 
     /// Sleeps until something has come in, or a deadline may have passed.
     fn sleep(&mut self) -> io::Result<()> {
+        if self.is_inbox_unread {
+            return self.ring.wait(Some(Duration::ZERO));
+        }
         let Some(wake_at) = self.engine.wake_at(self.now) else {
             return self.ring.wait(None);
         };
@@ -183,10 +193,13 @@ impl Driver {
                 Event::Detached { id, socket } => self.send(session_of(id), socket.0),
                 Event::DetachFailed { id, error } => self.fail_to_send(session_of(id), error),
                 Event::Woken => {
-                    self.read_inbox();
+                    self.is_inbox_unread = true;
                     self.send_off();
                 }
             }
+        }
+        if self.is_inbox_unread {
+            self.read_inbox();
         }
     }
 
@@ -221,36 +234,42 @@ impl Driver {
     }
 
     fn read_inbox(&mut self) {
-        while let Ok(command) = self.inbox.try_recv() {
-            match command {
-                Command::Connection { socket, peer, refusal } => {
-                    self.connect(socket, peer, refusal);
-                }
-                Command::Ask(question) => {
-                    // What has happened before it is told before it.
-                    self.report_changes();
-                    question.put_to(Inspected {
-                        engine: &mut self.engine,
-                        now: self.now,
-                        ended_holds: &self.ended_holds,
-                        recorder: self.around.recorder.as_ref(),
-                        tally: self.tally,
-                    });
-                }
-                Command::StopGranting => self.engine.stop_granting(),
-                Command::Adopt { socket, departure, from } => {
-                    self.adopt(socket, &departure, from);
-                }
-                Command::PlacesWanted { from, count } => self.note_wanted(from, count),
-                Command::PlaceKept { at } => self.use_place(at),
-                Command::PlaceReturned { from, still_wanted } => {
-                    self.freed += 1;
-                    self.note_wanted(from, still_wanted);
-                }
-                Command::ShutDown => {
-                    self.shutting_down = true;
-                    self.engine.shut_down(self.now);
-                }
+        for _ in 0..COMMANDS_A_TURN {
+            let Ok(command) = self.inbox.try_recv() else {
+                self.is_inbox_unread = false;
+                return;
+            };
+            self.obey(command);
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Connection { socket, peer, refusal } => {
+                self.connect(socket, peer, refusal);
+            }
+            Command::Ask(question) => {
+                // What has happened before it is told before it.
+                self.report_changes();
+                question.put_to(Inspected {
+                    engine: &mut self.engine,
+                    now: self.now,
+                    ended_holds: &self.ended_holds,
+                    recorder: self.around.recorder.as_ref(),
+                    tally: self.tally,
+                });
+            }
+            Command::StopGranting => self.engine.stop_granting(),
+            Command::Adopt { socket, departure, from } => self.adopt(socket, &departure, from),
+            Command::PlacesWanted { from, count } => self.note_wanted(from, count),
+            Command::PlaceKept { at } => self.use_place(at),
+            Command::PlaceReturned { from, still_wanted } => {
+                self.freed += 1;
+                self.note_wanted(from, still_wanted);
+            }
+            Command::ShutDown => {
+                self.shutting_down = true;
+                self.engine.shut_down(self.now);
             }
         }
     }
