@@ -37,6 +37,9 @@ const DEADLINES_A_TURN: usize = 16;
 /// so that between them deadlines are passed and everybody else is served.
 const COMMANDS_A_TURN: usize = 16;
 
+/// Places of the table of locks that are looked at in one turn when locks are granted again.
+const PROMOTED_PLACES_A_TURN: u32 = 64;
+
 /// Turns for which passed deadlines wait until all that had come in is read. Under a load without
 /// end that would be never; each session is read once more before it is ended in any case.
 const UNSETTLED_TURNS_MAX: u32 = 8;
@@ -76,6 +79,9 @@ pub struct Driver {
     now: Now,
     unsettled_turns: u32,
     shutting_down: bool,
+    /// Locks at this place and behind it may have waiters and no holder, because nothing was
+    /// granted for a while.
+    promoting_from: Option<u32>,
     /// Places given back in this turn.
     freed: u32,
     /// Dealt sockets that have been taken, and have no descriptor any more, in this turn.
@@ -111,6 +117,7 @@ impl Driver {
             clocks,
             unsettled_turns: 0,
             shutting_down: false,
+            promoting_from: None,
             freed: 0,
             undealt: 0,
             unattached: HashSet::new(),
@@ -132,6 +139,7 @@ impl Driver {
             self.tally.turns += 1;
             self.take_in();
             self.pass_deadlines();
+            self.promote_waiters();
             self.carry_out();
             self.publish();
             if self.shutting_down && self.everybody_is_gone() {
@@ -259,7 +267,14 @@ impl Driver {
                     tally: self.tally,
                 });
             }
-            Command::StopGranting => self.engine.stop_granting(),
+            Command::StopGranting => {
+                self.engine.stop_granting();
+                self.promoting_from = None;
+            }
+            Command::ResumeGranting => {
+                self.engine.resume_granting();
+                self.promoting_from = Some(0);
+            }
             Command::Adopt { socket, departure, from } => self.adopt(socket, &departure, from),
             Command::PlacesWanted { from, count } => self.note_wanted(from, count),
             Command::PlaceKept { at } => self.use_place(at),
@@ -317,6 +332,15 @@ impl Driver {
         } else {
             self.unsettled_turns = 0;
             self.engine.expire(self.now, DEADLINES_A_TURN);
+        }
+    }
+
+    /// A few a turn, for there may be many.
+    fn promote_waiters(&mut self) {
+        let Some(from) = self.promoting_from else { return };
+        self.promoting_from = self.engine.promote_waiters(from, PROMOTED_PLACES_A_TURN, self.now);
+        if self.promoting_from.is_some() {
+            self.shard(self.number).wake();
         }
     }
 

@@ -40,6 +40,8 @@ pub enum Command {
     Ask(Question),
     /// Grant no lock to anybody any more, and go on serving.
     StopGranting,
+    /// Grant locks again, first those that have waiters and no holder.
+    ResumeGranting,
     /// A connection comes from another loop, since its lock belongs here; a place was taken for it.
     Adopt {
         /// Its socket.

@@ -181,3 +181,43 @@ fn nothing_is_granted_once_that_was_stopped_and_holders_keep_what_they_have() {
     }
     assert!(engine.lock("free").is_none() && engine.lock(LOCK).is_none(), "idle is forgotten");
 }
+
+#[test]
+fn once_granting_is_resumed_each_lock_goes_to_who_has_waited_longest() {
+    let (mut engine, holder, waiters) = queue(2);
+    engine.stop_granting();
+    let names: Vec<String> = (0..10).map(|number| format!("free {number}")).collect();
+    let first: Vec<SessionId> = (20..)
+        .zip(&names)
+        .map(|(number, name)| acquire(&mut engine, name, number, at(100)))
+        .collect();
+    leave(&mut engine, holder);
+    while engine.poll_change().is_some() {}
+    assert_eq!(engine.promote_waiters(0, u32::MAX, at(200)), None);
+    assert_eq!(engine.poll_change(), None, "not before it is resumed");
+
+    engine.resume_granting();
+    let behind = acquire(&mut engine, &names[0], 50, at(300));
+    let fresh = acquire(&mut engine, "fresh", 51, at(300));
+    let holder_of = |engine: &Engine, name: &str| {
+        engine.lock(name).expect("it is claimed").holder().map(|holder| holder.session)
+    };
+    assert_eq!(holder_of(&engine, "fresh"), Some(fresh), "what is new is granted at once");
+    assert_eq!(holder_of(&engine, &names[0]), None, "nobody overtakes who waited before");
+    let mut from = Some(0);
+    while let Some(place) = from {
+        from = engine.promote_waiters(place, 3, at(300));
+    }
+    assert_eq!(holder_of(&engine, LOCK), Some(waiters[0]));
+    for (name, first) in names.iter().zip(&first) {
+        assert_eq!(holder_of(&engine, name), Some(*first));
+    }
+    assert_eq!((engine.counts().locks_held, engine.counts().waiters), (12, 2));
+    leave(&mut engine, first[0]);
+    assert_eq!(holder_of(&engine, &names[0]), Some(behind));
+    let tokens: Vec<u64> = std::iter::from_fn(|| engine.poll_change())
+        .filter(|change| matches!(change.what, Ownership::Granted { .. }))
+        .map(|change| change.token.get())
+        .collect();
+    assert!(tokens.len() == 13 && tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+}

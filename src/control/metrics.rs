@@ -248,7 +248,7 @@ impl Readings {
             accept_errors: running.accept_counts.errors.load(Ordering::Relaxed),
             token_ahead_seconds: running.mint.ahead_seconds(now),
             audit_dropped: running.audit_ledger.dropped(),
-            is_draining: running.drain_ends_at().is_some(),
+            is_draining: running.drain().is_some(),
             last_reload: running.last_reload.get(),
             process: process_stats::read(),
         }

@@ -30,11 +30,13 @@ use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 
 use self::admin::Admin;
+pub use self::admin::ENDPOINTS as ADMIN_ENDPOINTS;
 pub(crate) use self::audit::AuditFile;
 pub use self::audit::Target as AuditTarget;
 pub(crate) use self::audit::open as open_audit_log;
 use self::clock_watch::ClockWatch;
 use self::ops::Ops;
+pub use self::ops::PATHS as OPS_PATHS;
 use self::running::{Addresses, Running};
 use crate::audit::{Ledger, Queue};
 use crate::clock;
@@ -135,7 +137,7 @@ async fn steer(server: Server) -> Result<(), Fatal> {
         admin: address_of(server.admin.as_ref()),
     };
     let ledger = server.audit_ledger;
-    let mut audit = server
+    let audit = server
         .audit
         .map(|Audit { target, file, queue }| audit::start(target, file, queue, &ledger));
     let running = Running::new(shards, shard_map, addresses, mint, accept_counts, ledger);
@@ -179,7 +181,7 @@ async fn steer(server: Server) -> Result<(), Fatal> {
             }
         }
     }
-    if let Some(audit) = &mut audit {
+    if let Some(audit) = audit {
         // The port and all sessions are gone by now.
         audit.finish(AUDIT_FINISH_MAX).await.map_err(|lost| {
             Fatal::dead_end(format_args!(

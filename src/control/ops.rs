@@ -13,6 +13,9 @@ use super::running::Running;
 /// Prometheus' text format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// What can be read.
+pub const PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
 /// Answers probes and scrapes.
 pub(super) struct Ops {
     pub(super) running: Rc<Running>,
@@ -21,9 +24,9 @@ pub(super) struct Ops {
 impl Service for Ops {
     async fn answer(self: Rc<Self>, request: Request<Incoming>) -> Response {
         let path = request.uri().path();
-        if !matches!(path, "/metrics" | "/healthz" | "/readyz") {
-            let paths = "there is /metrics, /healthz and /readyz";
-            return http::text(StatusCode::NOT_FOUND, paths);
+        if !PATHS.contains(&path) {
+            let paths = format!("there is {}", PATHS.join(", "));
+            return http::text(StatusCode::NOT_FOUND, &paths);
         }
         if !http::is_read(request.method()) {
             let answer = http::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");

@@ -37,7 +37,8 @@ pub(super) struct Running {
     pub(super) started_at: UnixTime,
     pub(super) last_reload: Cell<Reload>,
     is_shutting_down: Cell<bool>,
-    drain_ends_at: Cell<Option<Instant>>,
+    drain: Cell<Option<Drain>>,
+    drains_begun: Cell<u64>,
     /// What each loop said last.
     reports: RefCell<Vec<LoopReport>>,
 }
@@ -62,6 +63,16 @@ pub(super) struct Unanswered(usize);
 pub(super) struct Reload {
     pub(super) at: UnixTime,
     pub(super) has_succeeded: bool,
+}
+
+/// The server is being emptied before a shutdown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drain {
+    /// Which one it is of all that there were.
+    pub(super) number: u64,
+    pub(super) began: Instant,
+    /// When the server shuts down at the latest.
+    pub(super) ends_at: Instant,
 }
 
 /// What an event loop says of itself.
@@ -98,7 +109,8 @@ impl Running {
             started_at: now.unix,
             last_reload: Cell::new(Reload { at: now.unix, has_succeeded: true }),
             is_shutting_down: Cell::new(false),
-            drain_ends_at: Cell::new(None),
+            drain: Cell::new(None),
+            drains_begun: Cell::new(0),
         }
     }
 
@@ -116,14 +128,29 @@ impl Running {
         self.is_shutting_down.set(true);
     }
 
-    /// When the server shuts down for maintenance at the latest, if it was told to.
-    pub(super) fn drain_ends_at(&self) -> Option<Instant> {
-        self.drain_ends_at.get()
+    /// The drain that is under way.
+    pub(super) fn drain(&self) -> Option<Drain> {
+        self.drain.get()
     }
 
-    /// Sets when it does. Whether it was not to before.
-    pub(super) fn begin_to_drain(&self, ends_at: Instant) -> bool {
-        self.drain_ends_at.replace(Some(ends_at)).is_none()
+    /// Begins a drain, or gives the one that is under way another limit, from now on. Returns it
+    /// and whether it is new.
+    pub(super) fn begin_to_drain(&self, limit: Duration) -> (Drain, bool) {
+        let now = clock::monotonic();
+        let under_way = self.drain.get();
+        let (number, began) = under_way.map_or_else(
+            || (self.drains_begun.get() + 1, now),
+            |drain| (drain.number, drain.began),
+        );
+        let drain = Drain { number, began, ends_at: now.after(limit) };
+        self.drains_begun.set(number);
+        self.drain.set(Some(drain));
+        (drain, under_way.is_none())
+    }
+
+    /// Forgets the drain that is under way. Whether there was one.
+    pub(super) fn cancel_drain(&self) -> bool {
+        self.drain.take().is_some()
     }
 
     /// The number of the event loop that owns the lock of this name.
@@ -141,11 +168,6 @@ impl Running {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) | Err(_) => Err(Unanswered(shard)),
         }
-    }
-
-    /// How many locks have a holder.
-    pub(super) async fn locks_held(&self) -> u64 {
-        self.loop_reports().await.iter().map(|report| report.counts.locks_held).sum()
     }
 
     /// What every event loop says of itself now, or said last if it does not answer in time.

@@ -2,10 +2,12 @@
 
 use std::net::TcpListener;
 
+use monolock::control::ADMIN_ENDPOINTS;
+
 use crate::harness::client::Client;
 use crate::harness::http::{self, request};
 use crate::harness::patience::LONG_LEASE_MS;
-use crate::harness::server::Launch;
+use crate::harness::server::{Launch, Server};
 use crate::{launch, refusal};
 
 #[test]
@@ -32,7 +34,10 @@ fn what_is_wrong_with_a_request_is_said_in_json() {
         ("DELETE", "/api/locks/lock", 405),
         ("GET", "/api/locks/lock/release", 405),
         ("GET", "/api/locks/lock/waiters/127.0.0.1:1", 405),
-        ("GET", "/api/drain", 405),
+        ("PUT", "/api/drain", 405),
+        ("GET", "/api/drain?limit=1m", 400),
+        ("DELETE", "/api/drain?limit=1m", 400),
+        ("DELETE", "/api/drain", 404),
         ("POST", "/api/locks/idle/release", 404),
         ("POST", "/api/locks/lock/release?token=0", 400),
         ("POST", "/api/locks/lock/release?token=-1", 400),
@@ -47,6 +52,37 @@ fn what_is_wrong_with_a_request_is_said_in_json() {
         assert_eq!(answer.header("allow").is_some(), status == 405, "{method} {path}");
     }
     owner.expect_held(token);
+}
+
+#[test]
+fn what_is_listed_is_there_with_those_methods_and_no_others() {
+    let server = launch().start();
+    let (owner, waiters) = queue_of(&server, "nightly/import", 2);
+    let path_of = |path: &str| {
+        let waiter = waiters[1].local_address().to_string();
+        path.replace("{name}", "nightly%2Fimport").replace("{remote_addr}", &waiter)
+    };
+    for (_, path) in ADMIN_ENDPOINTS {
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+            if !ADMIN_ENDPOINTS.contains(&(method, path)) {
+                let answer = request(server.admin_address(), method, &path_of(path), "");
+                assert_eq!(refusal(&answer).0, 405, "{method} {path}");
+            }
+        }
+    }
+    for (method, path) in ADMIN_ENDPOINTS {
+        let answer = request(server.admin_address(), method, &path_of(path), "");
+        assert_eq!(answer.status, 200, "{method} {path}: {answer:?}");
+    }
+    let (_, error) = refusal(&http::get(server.admin_address(), "/api"));
+    assert!(error.contains("GET /api/locks/{name}, POST /api/locks/{name}/release"), "{error}");
+    drop(owner);
+}
+
+fn queue_of(server: &Server, name: &str, waiters: usize) -> (Client, Vec<Client>) {
+    let owner = Client::owner(server.address(), name, LONG_LEASE_MS).0;
+    let waiter = |_| Client::waiter(server.address(), name, LONG_LEASE_MS);
+    (owner, (0..waiters).map(waiter).collect())
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Force-release, kick, and the maintenance drain.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+
+use serde_json::json;
 
 use crate::harness::client::Client;
 use crate::harness::http::{self, Answer};
@@ -125,6 +128,68 @@ fn a_drained_server_grants_nothing_and_ends_when_the_last_holder_has_finished() 
     late.expect_refusal(code::SHUTTING_DOWN);
     drop((waiter, late));
     assert!(server.wait_for_exit().success());
+}
+
+#[test]
+fn a_cancelled_drain_grants_what_was_waited_for_meanwhile() {
+    let mut server = launch().start();
+    let (owner, token) = Client::owner(server.address(), "lock", LONG_LEASE_MS);
+    let (mut other, others_token) = Client::owner(server.address(), "other", LONG_LEASE_MS);
+    let mut waiter = Client::waiter(server.address(), "lock", LONG_LEASE_MS);
+    let idle = get(&server, "/api/drain");
+    assert_eq!((&idle["draining"], &idle["remaining_ms"]), (&json!(false), &json!(null)));
+    assert_eq!(post(server.admin_address(), "/api/drain?limit=10m").status, 200);
+    // More than a loop looks at in a turn, and two for each of them.
+    let claim = |number| Client::waiter(server.address(), &format!("{number}"), LONG_LEASE_MS);
+    let mut first: Vec<Client> = (0..200).map(claim).collect();
+    let mut second: Vec<Client> = (0..200).map(claim).collect();
+    owner.close();
+    wait_until("one holder is left", || get(&server, "/api/drain")["holders"] == 1);
+    let progress = get(&server, "/api/drain");
+    assert_eq!((&progress["draining"], &progress["waiters"]), (&json!(true), &json!(401)));
+    let ms = |field: &str| progress[field].as_u64().expect("a number");
+    assert!(ms("remaining_ms") <= 600_000 && ms("elapsed_ms") <= 600_000 - ms("remaining_ms"));
+
+    let cancelled = delete(server.admin_address(), "/api/drain");
+    assert_eq!((cancelled.status, &cancelled.json()["draining"]), (200, &json!(false)));
+    assert!(waiter.expect_acquired() > token);
+    let tokens: BTreeSet<u64> = first.iter_mut().map(Client::expect_acquired).collect();
+    assert!(tokens.len() == 200 && tokens.first() > Some(&token));
+    second[0].expect_queued();
+    Client::owner(server.address(), "fresh", LONG_LEASE_MS);
+    other.expect_held(others_token);
+    assert_eq!(refusal(&delete(server.admin_address(), "/api/drain")).0, 404);
+
+    // Another one goes its way as if there had been none before.
+    assert_eq!(post(server.admin_address(), "/api/drain?limit=10m").status, 200);
+    drop((first, other, waiter));
+    second[199].expect_refusal(code::SHUTTING_DOWN);
+    drop(second);
+    assert!(server.wait_for_exit().success());
+}
+
+#[test]
+fn the_limit_of_a_cancelled_drain_is_of_no_effect() {
+    let mut server = launch().start();
+    let (mut owner, token) = Client::owner(server.address(), "lock", LONG_LEASE_MS);
+    for _ in 0..2 {
+        assert_eq!(post(server.admin_address(), "/api/drain?limit=3s").status, 200);
+    }
+    assert_eq!(delete(server.admin_address(), "/api/drain").status, 200);
+    std::thread::sleep(Duration::from_millis(3300));
+    owner.expect_held(token);
+    server.expect_running();
+}
+
+#[test]
+fn what_is_shutting_down_already_can_neither_be_drained_nor_be_kept() {
+    let server = launch().start();
+    let (mut owner, _) = Client::owner(server.address(), "lock", LONG_LEASE_MS);
+    assert_eq!(post(server.admin_address(), "/api/drain?limit=0s").status, 200);
+    // Until it closes, it holds up the end for a second, in which there is time to ask.
+    owner.expect_error(code::SHUTTING_DOWN);
+    assert_eq!(refusal(&delete(server.admin_address(), "/api/drain")).0, 409);
+    assert_eq!(refusal(&post(server.admin_address(), "/api/drain")).0, 409);
 }
 
 #[test]

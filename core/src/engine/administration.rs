@@ -111,4 +111,24 @@ impl Engine {
     pub fn stop_granting(&mut self) {
         self.is_granting_stopped = true;
     }
+
+    /// From now on locks are granted again. Those that nobody holds because nothing was granted are
+    /// handed on by [`Engine::promote_waiters`].
+    pub fn resume_granting(&mut self) {
+        self.is_granting_stopped = false;
+    }
+
+    /// Gives locks that nobody holds to those who have waited longest for them, at the places from
+    /// `from` on, at most `limit` places. Returns the place to go on from, or `None` if there are
+    /// no more. What is claimed meanwhile keeps its order: behind those who wait.
+    pub fn promote_waiters(&mut self, from: u32, limit: u32, now: Now) -> Option<u32> {
+        let places = self.locks.places();
+        let end = from.saturating_add(limit).min(places);
+        for lock in from..end {
+            if self.locks.get(lock).is_some_and(|lock| lock.holder == NONE) {
+                self.promote(lock, now);
+            }
+        }
+        (end < places).then_some(end)
+    }
 }

@@ -104,20 +104,24 @@ impl Engine {
 
     /// The holder is gone: the lock goes to who has waited longest, or is forgotten.
     fn hand_over(&mut self, lock: u32, now: Now) {
-        let Lock { holder, waiters, .. } = self.locks.get_mut(lock);
-        // On the way out nobody is promoted: the lock stays without a holder until its waiters
-        // have been told as well.
+        self.locks.get_mut(lock).holder = NONE;
+        self.counts.locks_held -= 1;
+        self.promote(lock, now);
+        self.forget_if_idle(lock);
+    }
+
+    /// A lock that nobody holds goes to who has waited longest. While nothing is granted it stays
+    /// without a holder; on the way out, until its waiters have been told as well.
+    pub(super) fn promote(&mut self, lock: u32, now: Now) {
+        let waiters = &mut self.locks.get_mut(lock).waiters;
         let may_grant = !waiters.is_empty() && !self.is_granting_stopped;
         let token = if may_grant { self.mint.mint(now.unix) } else { None };
         if let Some(token) = token
             && let Some(next) = waiters.pop_front(&mut self.sessions)
         {
             self.counts.waiters -= 1;
+            self.counts.locks_held += 1;
             self.grant(next, token, now);
-        } else {
-            *holder = NONE;
-            self.counts.locks_held -= 1;
-            self.forget_if_idle(lock);
         }
     }
 

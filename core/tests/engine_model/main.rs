@@ -95,6 +95,15 @@ impl Trial {
             Operation::ForceRelease(lock, whose) => {
                 self.force_release(lock, self.model.token_of(lock, whose));
             }
+            Operation::GrantFromNowOn(grants) => {
+                if grants {
+                    self.engine.resume_granting();
+                } else {
+                    self.engine.stop_granting();
+                }
+                self.model.grant_from_now_on(grants);
+            }
+            Operation::PromoteWaiters(limit) => self.promote_waiters(limit),
             Operation::ShutDown => self.shut_down(),
         }
         self.compare();
@@ -220,6 +229,18 @@ impl Trial {
             Err(Some(held)) => Err(ForceReleaseError::OtherToken(Token::new(held).expect("held"))),
         };
         assert_eq!(forced, expected);
+    }
+
+    /// Which of the locks comes first is the engine's affair.
+    fn promote_waiters(&mut self, limit: u32) {
+        let mut from = Some(0);
+        while let Some(place) = from {
+            let (locks, _) = self.engine.locks_from(place, limit);
+            let names: Vec<String> = locks.map(|lock| lock.name().to_string()).collect();
+            from = self.engine.promote_waiters(place, limit, self.now());
+            names.iter().for_each(|name| self.model.promote(name));
+            self.compare();
+        }
     }
 
     /// Which of the locks is let go first is the engine's affair; none changes hands twice.

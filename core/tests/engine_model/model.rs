@@ -141,6 +141,7 @@ pub(crate) struct Model {
     last_token: u128,
     clients: Vec<Client>,
     locks: BTreeMap<String, Lock>,
+    granting_is_stopped: bool,
     shutting_down: bool,
     pub(crate) asked: Vec<Asked>,
     pub(crate) changes: Vec<Change>,
@@ -170,6 +171,7 @@ impl Model {
             last_token: 0,
             clients: Vec::new(),
             locks: BTreeMap::new(),
+            granting_is_stopped: false,
             shutting_down: false,
             asked: Vec::new(),
             changes: Vec::new(),
@@ -275,7 +277,8 @@ impl Model {
         let claim = Claim { lock: name.clone(), lease_ms, last_heard, since, token: None };
         self.clients[client].claim = Some(claim);
         let lock = self.locks.entry(name).or_default();
-        if lock.holder.is_none() {
+        let is_free = lock.holder.is_none() && lock.waiters.is_empty();
+        if is_free && !self.granting_is_stopped {
             self.grant(client);
         } else {
             lock.waiters.push_back(client);
@@ -342,6 +345,23 @@ impl Model {
         self.shutting_down = true;
         for client in 0..self.clients.len() {
             self.refuse(client, 0x01);
+        }
+    }
+
+    pub(crate) fn grant_from_now_on(&mut self, grants: bool) {
+        self.granting_is_stopped = !grants;
+    }
+
+    /// If nobody holds the lock, who has waited longest gets it.
+    pub(crate) fn promote(&mut self, lock: &str) {
+        if self.shutting_down || self.granting_is_stopped {
+            return;
+        }
+        let lock = self.locks.get_mut(lock).expect("the engine has it");
+        if lock.holder.is_none()
+            && let Some(next) = lock.waiters.pop_front()
+        {
+            self.grant(next);
         }
     }
 
@@ -416,7 +436,8 @@ impl Model {
         lock.waiters.retain(|&waiter| waiter != client);
         if lock.holder == Some(client) {
             lock.holder = None;
-            let next = if self.shutting_down { None } else { lock.waiters.pop_front() };
+            let may_grant = !self.shutting_down && !self.granting_is_stopped;
+            let next = if may_grant { lock.waiters.pop_front() } else { None };
             let token = claim.token.expect("holders have one");
             let held = self.now - claim.since;
             *self.counted.releases.entry(reason).or_default() += 1;

@@ -44,6 +44,10 @@ pub(crate) enum Operation {
     ServeAll,
     /// An administrator takes back the lock.
     ForceRelease(usize, WhoseToken),
+    /// An administrator has nothing granted any more, or has locks granted again.
+    GrantFromNowOn(bool),
+    /// Locks that nobody holds go to who waits for them, a few places at a time.
+    PromoteWaiters(u32),
     ShutDown,
 }
 
@@ -140,8 +144,8 @@ pub(crate) fn story() -> impl Strategy<Value = Story> {
 
 fn operation() -> impl Strategy<Value = Operation> {
     use Operation::{
-        Client, Connect, Expire, ForceRelease, Pass, PassToDeadline, ServeAll, ShutDown,
-        StepWallClock,
+        Client, Connect, Expire, ForceRelease, GrantFromNowOn, Pass, PassToDeadline,
+        PromoteWaiters, ServeAll, ShutDown, StepWallClock,
     };
     let whose = prop_oneof![
         Just(WhoseToken::Anybodys),
@@ -160,6 +164,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         8 => limit.prop_map(Expire),
         10 => Just(ServeAll),
         2 => (0..LOCKS.len(), whose).prop_map(|(lock, whose)| ForceRelease(lock, whose)),
+        1 => prop_oneof![1 => Just(GrantFromNowOn(false)), 2 => Just(GrantFromNowOn(true))],
+        1 => (1..3u32).prop_map(PromoteWaiters),
         1 => prop_oneof![5 => Just(Pass(0)), 1 => Just(ShutDown)],
     ]
 }

@@ -79,6 +79,6 @@ pub(super) async fn answer(admin: &Admin) -> Response {
         waiters: counts.waiters,
         sessions: counts.connections,
         session_slots: running.shards.iter().map(|shard| u64::from(shard.places().max())).sum(),
-        draining: running.drain_ends_at().is_some(),
+        draining: running.drain().is_some(),
     })
 }

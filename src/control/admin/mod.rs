@@ -26,6 +26,20 @@ use super::http::{self, Response, Service};
 use super::running::{Running, Unanswered};
 use crate::config::Config;
 
+/// What can be asked: methods and paths.
+pub const ENDPOINTS: [(&str, &str); 10] = [
+    ("GET", "/api/info"),
+    ("GET", "/api/locks"),
+    ("GET", "/api/locks/{name}"),
+    ("POST", "/api/locks/{name}/release"),
+    ("DELETE", "/api/locks/{name}/waiters/{remote_addr}"),
+    ("GET", "/api/top"),
+    ("GET", "/api/sessions"),
+    ("GET", "/api/drain"),
+    ("POST", "/api/drain"),
+    ("DELETE", "/api/drain"),
+];
+
 /// Answers administrators.
 pub(super) struct Admin {
     pub(super) running: Rc<Running>,
@@ -121,10 +135,12 @@ impl Admin {
                 only_read(method)?;
                 sessions::answer(self, &query)
             }
-            ["api", "drain"] => {
-                only(method, &Method::POST, "POST")?;
-                drain::answer(self, &query).await
-            }
+            ["api", "drain"] => match *method {
+                Method::GET | Method::HEAD => drain::progress(self, &query).await,
+                Method::POST => drain::begin(self, &query).await,
+                Method::DELETE => drain::cancel(self, &query).await,
+                _ => Err(Refusal::only("GET, HEAD, POST, DELETE")),
+            },
             ["api", "locks", name, rest @ ..] => {
                 let lock = LockPath::parse(name)?;
                 match rest {
@@ -151,7 +167,12 @@ impl Admin {
 }
 
 fn no_such_path() -> Refusal {
-    Refusal::not_found("no such path; a name in a path is percent-encoded, / as %2F")
+    let known: Vec<String> =
+        ENDPOINTS.iter().map(|(method, path)| format!("{method} {path}")).collect();
+    Refusal::not_found(format!(
+        "no such path: there is {}; a name in a path is percent-encoded, / as %2F",
+        known.join(", ")
+    ))
 }
 
 fn only_read(method: &Method) -> Result<(), Refusal> {
