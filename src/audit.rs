@@ -168,10 +168,10 @@ impl Recorder {
 }
 
 impl Queue {
-    /// Waits for entries and takes up to `limit` of them, in their order. None come any more once
-    /// all recorders are gone.
-    pub async fn take(&mut self, into: &mut Vec<Entry>, limit: usize) -> bool {
-        self.queue.recv_many(into, limit).await > 0
+    /// Waits for entries and takes up to `limit` of them, in their order. There are none any more
+    /// once all recorders are gone.
+    pub async fn take(&mut self, into: &mut Vec<Entry>, limit: usize) {
+        self.queue.recv_many(into, limit).await;
     }
 
     /// The gaps behind all that was taken, if nothing waits any more.

@@ -79,12 +79,17 @@ fn bare(time: UnixTime, event: &'static str) -> Line<'static> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
     use std::net::SocketAddr;
+    use std::path::Path;
     use std::time::Duration;
 
     use monolock_core::effect::ReleaseReason;
 
     use super::*;
+
+    const COMMON: [&str; 4] = ["time", "lock", "identity", "remote_addr"];
 
     #[test]
     fn each_entry_is_one_line_with_its_fields() {
@@ -98,6 +103,7 @@ mod tests {
         };
         let held = Duration::from_millis(1500);
         let common = r#""lock":"a\"\né","identity":"","remote_addr":"10.0.0.5:7""#;
+        let mut seen = BTreeMap::new();
         for (entry, rest) in [
             (
                 event(What::Granted { token: 9, wait: Duration::from_micros(2999) }),
@@ -120,6 +126,29 @@ mod tests {
             write(&entry, UnixTime::new(1_786_190_400, 0), &mut lines);
             let line = String::from_utf8(lines).expect("JSON is UTF-8");
             assert_eq!(line, format!("{{\"time\":\"2026-08-08T12:00:00.000Z\",{rest}\n"));
+            let mut fields: BTreeMap<String, serde_json::Value> =
+                serde_json::from_str(&line).expect("valid JSON");
+            let event = fields.remove("event").expect("an event");
+            fields.retain(|name, _| !COMMON.contains(&&**name));
+            seen.insert(event.as_str().expect("text").to_owned(), fields.into_keys().collect());
         }
+        assert_eq!(documented_fields(), seen);
+    }
+
+    /// The events of the documentation's table, with what each has beside the common fields.
+    fn documented_fields() -> BTreeMap<String, Vec<String>> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations/audit.md");
+        let text = fs::read_to_string(path).expect("the document is there");
+        let (_, table) = text.split_once("| event | fields").expect("the table");
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+        let in_backticks =
+            |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+        rows.map(|row| {
+            let cells: Vec<&str> = row.split('|').collect();
+            let mut fields = in_backticks(cells[2]);
+            fields.sort_unstable();
+            (in_backticks(cells[1]).remove(0), fields)
+        })
+        .collect()
     }
 }

@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use tracing::{error, info, warn};
 
 use super::super::runtime::{self, AppendFile};
@@ -19,6 +21,9 @@ const ENTRIES_AT_ONCE: usize = 512;
 
 /// How long to wait before something that has failed is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
+
+/// How long the end waits for the log without saying so.
+const FINISH_IN_SILENCE: Duration = Duration::from_millis(200);
 
 /// What the rest of the control plane has of the writer.
 #[derive(Debug)]
@@ -38,14 +43,25 @@ impl Handle {
         answered
     }
 
-    /// Waits until all is written, no longer than `limit`.
+    /// Waits until all is written, no longer than `limit`. Says what may be lost before it waits:
+    /// whoever stops the server may not have the patience.
     ///
     /// # Errors
     /// How many lines were lost.
-    pub(in super::super) async fn finish(&mut self, limit: Duration) -> Result<(), u64> {
-        match tokio::time::timeout(limit, &mut self.ended).await {
+    pub(in super::super) async fn finish(self, limit: Duration) -> Result<(), u64> {
+        let Handle { ledger, mut ended, .. } = self;
+        let mut finished = timeout(FINISH_IN_SILENCE.min(limit), &mut ended).await;
+        if finished.is_err() {
+            let events = ledger.waiting();
+            warn!(
+                "waiting for the audit log, {limit:?} at most: {events} events are not written, \
+                 and lost if that can't be done"
+            );
+            finished = timeout(limit.saturating_sub(FINISH_IN_SILENCE), ended).await;
+        }
+        match finished {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(self.ledger.waiting()),
+            Ok(Err(_)) | Err(_) => Err(ledger.waiting()),
         }
     }
 }
@@ -89,7 +105,7 @@ struct Writer {
     /// How much of the first line is written.
     written: usize,
     /// To see whether that is still there.
-    reader: Option<File>,
+    reader: Option<Arc<File>>,
     ledger: Ledger,
     has_failed: bool,
 }
@@ -107,13 +123,13 @@ impl Writer {
                     let _ = answer.send(has_succeeded);
                     continue;
                 }
-                has_more = self.queue.take(&mut entries, ENTRIES_AT_ONCE) => {
-                    if !has_more {
-                        return;
-                    }
-                }
+                () = self.queue.take(&mut entries, ENTRIES_AT_ONCE) => {}
             }
             entries.extend(self.queue.gaps());
+            if entries.is_empty() {
+                // Nobody is left who could tell of anything.
+                return;
+            }
             let now = clock::now().unix;
             entries.drain(..).for_each(|entry: Entry| line::write(&entry, now, &mut self.lines));
             self.write_all().await;
@@ -134,7 +150,7 @@ impl Writer {
 
     /// Writes as much as is taken at once.
     async fn write(&mut self) -> io::Result<()> {
-        self.look_after_cut_line();
+        self.look_after_cut_line().await;
         let Some(file) = &self.file else {
             self.open().await?;
             return Ok(());
@@ -168,14 +184,20 @@ impl Writer {
     }
 
     /// If what was written of a line is gone with a truncation, it is written again as a whole.
-    fn look_after_cut_line(&mut self) {
-        let Some(reader) = &self.reader else { return };
-        let begun = &self.lines[..self.written];
-        if !begun.is_empty()
-            && file::last_bytes(reader, begun.len()).is_none_or(|last| last != begun)
-        {
+    async fn look_after_cut_line(&mut self) {
+        let Some(reader) = self.reader.clone() else { return };
+        if self.written == 0 {
+            return;
+        }
+        let begun = self.lines[..self.written].to_vec();
+        // Whoever only reads may have to wait for a disk as well.
+        let lost = runtime::spawn_blocking(move || {
+            let is_there = file::last_bytes(&reader, begun.len()).is_some_and(|last| last == begun);
+            (!is_there).then(|| file::ends_within_line(&reader))
+        });
+        if let Some(ends_within_line) = lost.await {
             self.written = 0;
-            self.close_fragment(file::ends_within_line(reader));
+            self.close_fragment(ends_within_line);
         }
     }
 
@@ -235,7 +257,7 @@ impl Writer {
     fn take_up(&mut self, opened: Option<AuditFile>) {
         let Some(AuditFile { file, reader, ends_within_line }) = opened else { return };
         self.file = Some(AppendFile::new(file));
-        self.reader = reader;
+        self.reader = reader.map(Arc::new);
         self.written = 0;
         // A crash has left it, or we have just now.
         self.close_fragment(ends_within_line);
