@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::net::TcpListener;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -37,6 +37,11 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 /// answer.
 const SILENT_MIN: Duration = Duration::from_millis(50);
 const STALLED_MIN: Duration = Duration::from_secs(1);
+
+/// After so long a connection that never lacks progress gives way to others all the same, if there
+/// is no room otherwise: at the end of the answer that it is getting, or in the end at once.
+const STAY_MIN: Duration = Duration::from_secs(1);
+const STAY_MAX: Duration = Duration::from_secs(10);
 
 /// How much of a request's head is taken in.
 const HEAD_MAX_BYTES: usize = 16 << 10;
@@ -98,18 +103,29 @@ async fn attend(
         }
     });
     let serving = http1::Builder::new()
+        // Who has sent all of its requests may say so by closing that side.
+        .half_close(true)
         .header_read_timeout(None)
         .max_buf_size(HEAD_MAX_BYTES)
         .serve_connection(TokioIo::new(stream), exchange);
-    tokio::select! {
-        result = serving => {
-            if let Err(error) = result {
-                debug!("an HTTP connection ended: {error}");
+    let mut serving = pin!(serving);
+    loop {
+        tokio::select! {
+            result = &mut serving => {
+                if let Err(error) = result {
+                    debug!("an HTTP connection ended: {error}");
+                }
+                break;
             }
-        }
-        () = connection.is_idle() => debug!("an HTTP connection was idle and is closed"),
-        () = connection.must_go.notified() => {
-            debug!("an HTTP connection is closed to let another one in");
+            () = connection.must_finish.notified() => serving.as_mut().graceful_shutdown(),
+            () = connection.is_idle() => {
+                debug!("an HTTP connection was idle and is closed");
+                break;
+            }
+            () = connection.must_go.notified() => {
+                debug!("an HTTP connection is closed to let another one in");
+                break;
+            }
         }
     }
     crowd.leave(&connection);
@@ -120,19 +136,24 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// The connections of one port.
 #[derive(Default)]
 struct Crowd {
+    /// In the order in which they came.
     connections: RefCell<Vec<Rc<Connection>>>,
     has_changed: Notify,
 }
 
 struct Connection {
+    began: Instant,
     /// When it began, a request came, or a part of an answer went out.
     last_progress: Cell<Instant>,
     is_answered: Cell<bool>,
+    /// The answer that it is getting is its last one.
+    must_finish: Notify,
     must_go: Notify,
 }
 
 impl Crowd {
-    /// Waits until one more may come in. Who has made no progress for longest makes room.
+    /// Waits until one more may come in. Who has made no progress for longest makes room, or else
+    /// who has been in for longest.
     async fn has_room(&self) {
         loop {
             let has_changed = self.has_changed.notified();
@@ -146,6 +167,8 @@ impl Crowd {
                     .min_by_key(|connection| connection.last_progress.get());
                 if let Some(longest) = longest {
                     longest.must_go.notify_one();
+                } else if let Some(first) = connections.first() {
+                    first.give_way();
                 }
             }
             // If nobody has left meanwhile, somebody may have become dispensable.
@@ -154,9 +177,12 @@ impl Crowd {
     }
 
     fn enter(&self) -> Rc<Connection> {
+        let now = clock::monotonic();
         let connection = Rc::new(Connection {
-            last_progress: Cell::new(clock::monotonic()),
+            began: now,
+            last_progress: Cell::new(now),
             is_answered: Cell::new(false),
+            must_finish: Notify::new(),
             must_go: Notify::new(),
         });
         self.connections.borrow_mut().push(Rc::clone(&connection));
@@ -173,6 +199,15 @@ impl Connection {
     fn is_dispensable(&self) -> bool {
         let least = if self.is_answered.get() { STALLED_MIN } else { SILENT_MIN };
         clock::monotonic().since(self.last_progress.get()) >= least
+    }
+
+    fn give_way(&self) {
+        let stay = clock::monotonic().since(self.began);
+        if stay >= STAY_MAX {
+            self.must_go.notify_one();
+        } else if stay >= STAY_MIN {
+            self.must_finish.notify_one();
+        }
     }
 
     async fn is_idle(&self) {

@@ -1,7 +1,9 @@
 //! Clients of the ops port that are silent, slow or many.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use crate::harness::client::Client;
@@ -45,6 +47,59 @@ fn connections_that_do_not_read_make_room_for_a_probe() {
         .collect();
     assert_eq!(get(ops, "/healthz").status, 200);
     drop(greedy);
+}
+
+#[test]
+fn connections_that_ask_without_end_make_room_for_a_probe() {
+    let server = launch().start();
+    let ops = server.ops_address();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..MANY / 2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::SeqCst) {
+                    ask_until_closed(ops, &is_over);
+                }
+            });
+        }
+        let answers: Vec<u16> = (0..3).map(|_| get(ops, "/healthz").status).collect();
+        is_over.store(true, Ordering::SeqCst);
+        assert_eq!(answers, [200; 3]);
+    });
+}
+
+/// Asks again as soon as there is an answer, for as long as the connection stays open.
+fn ask_until_closed(ops: SocketAddr, is_over: &AtomicBool) {
+    let mut stream = TcpStream::connect(ops).expect("somebody listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("setting the read timeout");
+    let mut answer = [0; 4096];
+    while !is_over.load(Ordering::SeqCst) {
+        // Closed or reset, it is over for this connection either way.
+        let asked = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+        if asked.is_err() || !matches!(stream.read(&mut answer), Ok(1..)) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn who_closes_its_side_behind_the_request_gets_the_answer() {
+    let server = launch().args(["--admin-listen", "127.0.0.1:0"]).start();
+    for (port, path) in [
+        (server.ops_address(), "/metrics"),
+        (server.ops_address(), "/healthz"),
+        (server.admin_address(), "/api/info"),
+        (server.admin_address(), "/api/locks"),
+    ] {
+        let mut stream = TcpStream::connect(port).expect("somebody listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("setting the read timeout");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("sending");
+        stream.shutdown(Shutdown::Write).expect("closing one side");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the answer");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {answer:?}");
+    }
 }
 
 #[test]
