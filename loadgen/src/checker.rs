@@ -75,7 +75,7 @@ impl Invariant {
 }
 
 /// A session, for as long as it lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Who {
     /// Its place in the thread's table.
     pub index: u32,

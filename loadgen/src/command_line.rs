@@ -18,6 +18,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use crate::clock;
 use crate::expectation::Expectation;
 use crate::failure::Failure;
+use crate::lengths::LengthRange;
 use crate::scenario::Scenario;
 use crate::settings::{Arrivals, Load, Outputs, Settings, Target};
 use monolock_core::duration::parse_duration;
@@ -30,8 +31,9 @@ const PERCENTILES_DEFAULT: &str = "50,90,99,99.9,99.99,100";
 /// What a run starts for each session that is a process.
 const HOLDER_PROCESS: &str = "holder-process";
 const SESSIONS_MAX: u32 = 4_000_000;
-const HOLD_HELP: &str = "how long a lock is held, or its holder works before it falls silent \
-                         [default: 10ms in steady, the lease in gc-pause, else 0]";
+const HOLD_HELP: &str = "how long a lock is held, or its holder works before it falls silent, \
+                         drawn from this range [default: 10ms in steady, 1s in failover and \
+                         restart, the lease in gc-pause, else 0]";
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -192,7 +194,7 @@ fn load_args(scenario: Scenario) -> [Arg; 11] {
             .value_parser(PossibleValuesParser::new(["constant", "poisson"])),
         duration("duration", "measured time").short('d').default_value("10s"),
         duration("warmup", "time under load before it, not recorded").default_value("5s"),
-        duration("hold", HOLD_HELP),
+        value("hold", "DURATION[..DURATION]", HOLD_HELP).value_parser(LengthRange::from_str),
         duration("ramp", "over how long sessions connect [default: lease/4, at most 10000/s]"),
         value("seed", "N", "what the plan is drawn from [default: drawn, and printed]")
             .value_parser(parse_seed),
@@ -271,7 +273,7 @@ fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
     if duration.is_zero() {
         return Err(Failure::usage("--duration: must be more than nothing"));
     }
-    let hold = matches.get_one::<Duration>("hold").copied();
+    let hold = matches.get_one::<LengthRange>("hold").copied();
     let is_by_rate = scenario != Scenario::Steady && rate.is_some();
     if hold.is_some() && (is_by_rate || has_no_hold(scenario)) {
         return Err(Failure::usage(
@@ -295,7 +297,7 @@ fn load(scenario: Scenario, matches: &ArgMatches) -> Result<Load, Failure> {
         },
         duration,
         warmup: *one::<Duration>(matches, "warmup"),
-        hold: hold.unwrap_or_else(|| scenario.hold(lease_ms.get())),
+        hold: hold.unwrap_or_else(|| scenario.hold(lease_ms.get()).into()),
         ramp: ramp.unwrap_or_else(|| scenario.ramp(sessions, lease_ms.get())),
         seed: matches.get_one("seed").copied().unwrap_or_else(|| clock::now().as_nanos() >> 10),
         threads: *one::<u32>(matches, "threads"),

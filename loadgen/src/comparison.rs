@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::phase::Phase;
+use crate::report::outages;
 use crate::results::{PhaseResult, Results, at};
 use crate::scenario::Scenario;
 
@@ -47,13 +48,24 @@ impl Comparison {
             None if run.parameters.is_open_loop => "by the scenario".to_owned(),
             None => "closed loop".to_owned(),
         });
-        differ("hold", &|run| format!("{} ms", run.parameters.hold_ms));
+        differ("hold", &|run| {
+            let (shortest, longest) = (run.parameters.hold_ms, run.parameters.hold_longest_ms);
+            let range = if longest > shortest { format!("..{longest}") } else { String::new() };
+            format!("{shortest}{range} ms")
+        });
         differ("pauses", &|run| match &run.parameters.pauses {
             Some(pauses) => pauses.to_string(),
             None => "none".to_owned(),
         });
+        differ("failing servers", &|run| match &run.parameters.kills {
+            Some(kills) => outages::conditions(kills),
+            None => "none".to_owned(),
+        });
+        differ("ramp", &|run| format!("{} ms", run.parameters.ramp_ms));
+        differ("warm-up", &|run| format!("{} ms", run.parameters.warmup_ms));
         differ("measured time", &|run| format!("{} ms", run.parameters.duration_ms));
         differ("load generator's threads", &|run| run.parameters.threads.to_string());
+        differ("load generator's version", &|run| run.environment.version.clone());
         differ("machine", &|run| run.environment.host.clone());
         differ("kernel", &|run| run.environment.kernel.clone());
         differ("CPUs", &|run| run.environment.cpus.to_string());
@@ -74,14 +86,8 @@ impl Comparison {
     /// The phase that the runs' scenario is about.
     pub fn main_phase(&self) -> Phase {
         let scenario = self.runs.first().map_or("", |(_, run)| run.parameters.scenario.as_str());
-        let scenario = Scenario::ALL.into_iter().find(|candidate| candidate.name() == scenario);
-        match scenario {
-            Some(Scenario::Handover) => Phase::Handover,
-            Some(Scenario::Failover | Scenario::Restart) => Phase::Recovery,
-            Some(Scenario::Steady | Scenario::ConnectStorm) => Phase::Acquire,
-            Some(Scenario::GcPause) => Phase::Takeover,
-            Some(Scenario::Heartbeat | Scenario::SlowReader) | None => Phase::Heartbeat,
-        }
+        let found = Scenario::ALL.into_iter().find(|candidate| candidate.name() == scenario);
+        found.map_or(Phase::Heartbeat, Scenario::main_phase)
     }
 
     /// The table, times in milliseconds, with each number's ratio to the first run's.

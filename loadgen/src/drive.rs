@@ -127,6 +127,8 @@ pub struct Drive {
     pub losses: BTreeMap<String, u64>,
     /// What this process could not do, by reason.
     pub own_limits: BTreeMap<String, u64>,
+    /// Connections that nobody was there to take.
+    pub refusals: u64,
     /// Heartbeats of the measured time that were answered.
     pub heartbeats: u64,
     /// Grants of the measured time.
@@ -165,6 +167,7 @@ impl Drive {
             happenings: VecDeque::new(),
             losses: BTreeMap::new(),
             own_limits: BTreeMap::new(),
+            refusals: 0,
             heartbeats: 0,
             grants: 0,
             ring,
@@ -266,6 +269,7 @@ impl Drive {
     fn connect_failed(&mut self, error: &ConnectError, lock: u32, intended: Instant) {
         self.recorder.fail(Phase::Connect, intended, &self.course);
         let text = error.to_string();
+        self.refusals += u64::from(error.is_nobody_there());
         if error.is_own_limit() {
             *self.own_limits.entry(text).or_default() += 1;
         } else {
@@ -481,6 +485,7 @@ impl Drive {
                 Event::SendFailed { id, error } => {
                     if self.sessions.at(id.index).claim.standing() == Standing::Asking {
                         let error = ConnectError::from(io::Error::from(error));
+                        self.refusals += u64::from(error.is_nobody_there());
                         *self.losses.entry(error.to_string()).or_default() += 1;
                     }
                     self.cut(id.index, Loss::Disconnected, now);

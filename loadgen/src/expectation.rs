@@ -16,8 +16,36 @@ pub struct Expectation {
     text: String,
     phase: Phase,
     what: What,
-    is_upper: bool,
+    sign: Sign,
     bound: f64,
+}
+
+/// How what is found is to stand to the bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    Below,
+    AtMost,
+    Above,
+    AtLeast,
+}
+
+impl Sign {
+    /// Takes it off the front of a text.
+    fn split(text: &str) -> Option<(Sign, &str)> {
+        // The longer ones first.
+        let all =
+            [("<=", Sign::AtMost), (">=", Sign::AtLeast), ("<", Sign::Below), (">", Sign::Above)];
+        all.into_iter().find_map(|(written, sign)| Some((sign, text.strip_prefix(written)?)))
+    }
+
+    fn holds(self, found: f64, bound: f64) -> bool {
+        match self {
+            Sign::Below => found < bound,
+            Sign::AtMost => found <= bound,
+            Sign::Above => found > bound,
+            Sign::AtLeast => found >= bound,
+        }
+    }
 }
 
 /// The number that is looked at.
@@ -42,7 +70,7 @@ impl What {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ExpectationError {
     /// No comparison, or nothing on one of its sides.
-    #[error("write it like handover.p99<5ms or steady.errors<1: PHASE.WHAT<BOUND, or >")]
+    #[error("write it like handover.p99<5ms or steady.errors<1: PHASE.WHAT<BOUND, or <=, >, >=")]
     Malformed,
     /// No phase has this name.
     #[error("no phase is called {0:?}: there are {list}", list = Phase::names())]
@@ -64,8 +92,8 @@ impl FromStr for Expectation {
     fn from_str(text: &str) -> Result<Expectation, ExpectationError> {
         let at = text.find(['<', '>']).ok_or(ExpectationError::Malformed)?;
         let (left, right) = text.split_at(at);
-        let is_upper = right.starts_with('<');
-        let bound = right[1..].trim();
+        let (sign, bound) = Sign::split(right).ok_or(ExpectationError::Malformed)?;
+        let bound = bound.trim();
         let (phase, what) = left.trim().split_once('.').ok_or(ExpectationError::Malformed)?;
         if phase.is_empty() || what.is_empty() || bound.is_empty() {
             return Err(ExpectationError::Malformed);
@@ -74,7 +102,7 @@ impl FromStr for Expectation {
             .ok_or_else(|| ExpectationError::UnknownPhase(phase.to_owned()))?;
         let what = parse_what(what)?;
         let bound = parse_bound(bound, what.is_latency())?;
-        Ok(Expectation { text: text.to_owned(), phase, what, is_upper, bound })
+        Ok(Expectation { text: text.to_owned(), phase, what, sign, bound })
     }
 }
 
@@ -117,12 +145,7 @@ impl Expectation {
     pub fn judge(&self, phases: &[PhaseResult]) -> (Option<f64>, bool) {
         let phase = phases.iter().find(|phase| phase.name == self.phase.name());
         let found = phase.and_then(|phase| self.find(phase));
-        let is_met =
-            found.is_some_and(
-                |found| {
-                    if self.is_upper { found < self.bound } else { found > self.bound }
-                },
-            );
+        let is_met = found.is_some_and(|found| self.sign.holds(found, self.bound));
         (found, is_met)
     }
 
@@ -173,13 +196,24 @@ mod tests {
     fn latencies_and_numbers_are_read() {
         let handover = parse("handover.p99<5ms").unwrap();
         assert_eq!(handover.what, What::Percentile(99.0));
-        assert!(handover.is_upper && handover.phase == Phase::Handover);
+        assert_eq!((handover.sign, handover.phase), (Sign::Below, Phase::Handover));
         assert!((handover.bound - 5.0).abs() < 1e-9);
         assert_eq!(handover.to_string(), "handover.p99<5ms");
         let rate = parse("acquire.rate > 1000").unwrap();
-        assert!(!rate.is_upper && rate.what == What::Rate);
+        assert_eq!((rate.sign, rate.what), (Sign::Above, What::Rate));
         assert_eq!(parse("heartbeat.p99.99<1s").unwrap().what, What::Percentile(99.99));
         assert_eq!(parse("wait.errors<1").unwrap().what, What::Errors);
+    }
+
+    #[test]
+    fn a_bound_itself_is_met_by_the_signs_that_say_so() {
+        for (text, at_the_bound, below) in
+            [("<", false, true), ("<=", true, true), (">", false, false), (">=", true, false)]
+        {
+            let expectation = parse(&format!("wait.count{text}7")).unwrap();
+            let holds = |found| expectation.sign.holds(found, expectation.bound);
+            assert_eq!((holds(7.0), holds(6.0), holds(8.0)), (at_the_bound, below, !below));
+        }
     }
 
     #[test]

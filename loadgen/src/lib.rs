@@ -4,7 +4,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`command_line`], [`settings`], [`scenario`], [`expectation`] | what a run is told |
-//! | [`plan`], [`random`], [`pace`] | what is to happen when, drawn from the seed |
+//! | [`plan`], [`random`], [`lengths`], [`pace`] | what is to happen when, drawn from the seed |
 //! | [`run`], [`worker`], [`course`], [`busy_time`] | a run and its threads |
 //! | [`script`] | what the scenarios do |
 //! | [`drive`], [`session`], [`source`], [`lock_names`] | sessions on a ring |
@@ -36,6 +36,7 @@ pub mod guard;
 pub mod holder_process;
 pub mod judges;
 pub mod kill_plan;
+pub mod lengths;
 pub mod lock_names;
 pub mod mark;
 pub mod outages;

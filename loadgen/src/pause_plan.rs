@@ -1,16 +1,17 @@
 //! Which holder falls silent when, and for how long: drawn from the seed, carried out when the lock
 //! has a holder.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use monolock_core::time::Instant;
 
 use crate::checker::Who;
+use crate::lengths::{LengthRange, Lengths};
 use crate::plan::{self, Arriving};
-use crate::random::Random;
 use crate::script::Share;
-use crate::settings::{Load, PauseLengths};
+use crate::settings::Load;
 
 /// A pause that is to begin now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub struct Pause {
 /// The pauses of one thread's locks.
 #[expect(missing_debug_implementations, reason = "an iterator is nothing to show")]
 pub struct PausePlan {
-    lengths: Vec<Lengths>,
+    lengths: Lengths,
     /// Of each lock, the holder that works.
     holders: Vec<Option<Who>>,
     begin: Begin,
@@ -46,39 +47,14 @@ enum Begin {
         ready: VecDeque<u32>,
     },
     /// When it has worked for so long.
-    AfterWork { hold: Duration, due: VecDeque<(Instant, u32, Who)> },
-}
-
-/// The lengths of one lock's pauses, one after the other: the same for the same seed, whichever
-/// thread has the lock, and whatever happens to other locks.
-#[derive(Clone, Debug)]
-pub struct Lengths {
-    range: PauseLengths,
-    random: Random,
-}
-
-impl Lengths {
-    /// Of the lock with this number in the run.
-    pub fn new(seed: u64, lock: u32, range: PauseLengths) -> Lengths {
-        Lengths { range, random: Random::new(seed ^ u64::from(lock), "pauses") }
-    }
-}
-
-impl Iterator for Lengths {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let PauseLengths { shortest, longest } = self.range;
-        Some(shortest + (longest - shortest).mul_f64(self.random.fraction()))
-    }
+    AfterWork { holds: Lengths, due: BinaryHeap<Reverse<(Instant, u32, Who)>> },
 }
 
 impl PausePlan {
     /// For one thread's share of the locks. Pauses by rate begin with the last session of the ramp.
-    pub fn new(load: &Load, range: PauseLengths, share: Share) -> PausePlan {
+    pub fn new(load: &Load, range: LengthRange, share: Share) -> PausePlan {
         let locks = plan::locks_of_worker(load.locks, share.worker, share.workers);
-        let number = |lock| lock * share.workers + share.worker;
-        let lengths = (0..locks).map(|lock| Lengths::new(load.seed, number(lock), range)).collect();
+        let lengths = Lengths::new(range, "pauses", load, share);
         let begin = match load.rate {
             Some(rate) => {
                 let after_ramp = Share { start: share.start.after(load.ramp), ..share };
@@ -87,7 +63,10 @@ impl PausePlan {
                 let owed = vec![VecDeque::new(); locks as usize];
                 Begin::ByRate { plan: Box::new(plan), next, owed, ready: VecDeque::new() }
             }
-            None => Begin::AfterWork { hold: load.hold, due: VecDeque::new() },
+            None => {
+                let holds = Lengths::new(load.hold, "holds", load, share);
+                Begin::AfterWork { holds, due: BinaryHeap::new() }
+            }
         };
         PausePlan { lengths, holders: vec![None; locks as usize], begin }
     }
@@ -101,7 +80,9 @@ impl PausePlan {
                     ready.push_back(lock);
                 }
             }
-            Begin::AfterWork { hold, due } => due.push_back((now.after(*hold), lock, who)),
+            Begin::AfterWork { holds, due } => {
+                due.push(Reverse((now.after(holds.next(lock)), lock, who)));
+            }
         }
     }
 
@@ -133,14 +114,16 @@ impl PausePlan {
                 }
             }
             Begin::AfterWork { due, .. } => loop {
-                let (at, lock, who) = due.pop_front_if(|(at, _, _)| *at <= now)?;
+                let Reverse((at, lock, who)) =
+                    due.peek().copied().filter(|Reverse((at, _, _))| *at <= now)?;
+                due.pop();
                 if self.holders[lock as usize] == Some(who) {
                     break (lock, who, at);
                 }
             },
         };
         self.holders[lock as usize] = None;
-        let length = self.lengths[lock as usize].next()?;
+        let length = self.lengths.next(lock);
         Some(Pause { lock, who, length, intended })
     }
 
@@ -148,7 +131,7 @@ impl PausePlan {
     pub fn next_at(&self) -> Instant {
         let next = match &self.begin {
             Begin::ByRate { next, .. } => next.map(|(at, _)| at),
-            Begin::AfterWork { due, .. } => due.front().map(|(at, _, _)| *at),
+            Begin::AfterWork { due, .. } => due.peek().map(|Reverse((at, _, _))| *at),
         };
         next.unwrap_or(Instant::NEVER)
     }

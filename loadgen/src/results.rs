@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::duration;
+use crate::lengths::LengthRange;
 use crate::plain_text;
 
 /// The version of the file's format. It changes when a reader of the old one would be misled. What
@@ -112,8 +113,11 @@ pub struct Parameters {
     pub duration_ms: u64,
     /// Time before it.
     pub warmup_ms: u64,
-    /// How long locks were held.
+    /// How long locks were held at least.
     pub hold_ms: f64,
+    /// How long they were held at most; nothing in files from before it was drawn.
+    #[serde(default)]
+    pub hold_longest_ms: f64,
     /// Over how long sessions were connected.
     pub ramp_ms: u64,
     /// What was done to servers.
@@ -144,17 +148,16 @@ pub struct PauseParameters {
 /// In the words of the report.
 impl fmt::Display for PauseParameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let show = |ms: f64| duration::show(Duration::from_secs_f64(ms / 1e3));
-        let mut lengths = show(self.longest_ms);
-        if self.shortest_ms < self.longest_ms {
-            lengths = format!("{} to {lengths}", show(self.shortest_ms));
-        }
+        // A file can have any number there.
+        let length = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default();
+        let lengths =
+            LengthRange { shortest: length(self.shortest_ms), longest: length(self.longest_ms) };
         let how = if self.are_real { "by SIGSTOP, a process each" } else { "simulated" };
         let fenced = if self.is_fenced { "" } else { ", WITHOUT FENCING" };
         write!(
             f,
             "{lengths}, {how}; writes every {} to {}{fenced}",
-            show(self.write_every_ms),
+            duration::show(length(self.write_every_ms)),
             self.resource
         )
     }

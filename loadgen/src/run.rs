@@ -118,7 +118,10 @@ pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report,
             let cut = watch.sleep_until(from.after(load.duration), &mut subject, "measuring");
             usages.own = (before.1, own_usage()?);
             // A server that has ended can't be looked at, which is said as the reason of the cut.
-            usages.server = if cut.is_none() { before.0.zip(subject.usage()?) } else { None };
+            usages.server = match subject.trouble("measuring") {
+                None => before.0.zip(subject.usage()?),
+                Some(_) => None,
+            };
             (from, started_unix_ms, cut)
         }
         Err(reason) => {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::phase::Phase;
+
 /// A kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
@@ -154,6 +156,17 @@ impl Scenario {
     /// Whether measuring begins only when all planned sessions stand.
     pub fn has_setup(self) -> bool {
         !matches!(self, Scenario::Steady | Scenario::ConnectStorm)
+    }
+
+    /// The phase that it is about.
+    pub fn main_phase(self) -> Phase {
+        match self {
+            Scenario::Heartbeat | Scenario::SlowReader => Phase::Heartbeat,
+            Scenario::Steady | Scenario::ConnectStorm => Phase::Acquire,
+            Scenario::Handover => Phase::Handover,
+            Scenario::GcPause => Phase::Takeover,
+            Scenario::Failover | Scenario::Restart => Phase::Recovery,
+        }
     }
 
     /// Whether it makes servers fail.

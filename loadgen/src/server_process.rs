@@ -39,7 +39,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// It has ended.
-    #[error("{path} ended before it listened ({status}); its last words: {last_line}")]
+    #[error("{path} ended before it listened ({status}){}", said(.last_line))]
     Ended {
         /// The program.
         path: String,
@@ -60,6 +60,14 @@ pub enum StartError {
         /// The program.
         path: String,
     },
+}
+
+fn said(last_line: &str) -> String {
+    if last_line.is_empty() {
+        " and said nothing".to_owned()
+    } else {
+        format!("; its last words: {last_line}")
+    }
 }
 
 /// How a server is started.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::expectation::Expectation;
 use crate::kill_plan::KillPlan;
+use crate::lengths::LengthRange;
 use crate::resource::{Choice, Rules};
 use crate::scenario::Scenario;
 
@@ -44,20 +45,11 @@ impl Arrivals {
     }
 }
 
-/// How long holders fall silent: drawn evenly from this range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PauseLengths {
-    /// The shortest.
-    pub shortest: Duration,
-    /// The longest.
-    pub longest: Duration,
-}
-
 /// What the holders of `gc-pause` do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pauses {
     /// For how long they fall silent.
-    pub lengths: PauseLengths,
+    pub lengths: LengthRange,
     /// Each session is a process, which is stopped; else the load generator leaves it alone.
     pub are_real: bool,
     /// From one write of a holder to the next.
@@ -97,7 +89,7 @@ pub struct Load {
     /// Time under load before it, which isn't recorded.
     pub warmup: Duration,
     /// How long a lock is held.
-    pub hold: Duration,
+    pub hold: LengthRange,
     /// Over how long sessions are connected.
     pub ramp: Duration,
     /// What the plan is drawn from.

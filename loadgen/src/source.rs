@@ -47,6 +47,15 @@ impl ConnectError {
     pub fn is_own_limit(&self) -> bool {
         !matches!(self, ConnectError::Refused(_))
     }
+
+    /// Whether it says that nobody listens there, rather than that somebody has hung up.
+    pub fn is_nobody_there(&self) -> bool {
+        let code = match self {
+            ConnectError::Refused(error) => Errno::from_io_error(error),
+            _ => None,
+        };
+        matches!(code, Some(Errno::CONNREFUSED | Errno::HOSTUNREACH))
+    }
 }
 
 impl From<io::Error> for ConnectError {

@@ -1,10 +1,11 @@
 //! Results made of what was seen of a run.
 
+mod limits;
 mod outages;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
@@ -29,12 +30,6 @@ use crate::scenario::Scenario;
 use crate::settings::{Pauses, Settings};
 use crate::worker::Outcome;
 
-/// A thread that is running for more of its time than this can't be on time.
-const BUSY_RATIO_MAX: f64 = 0.9;
-
-/// Things begun later than this, one in a hundred, were not offered as planned.
-const SLIP_P99_MS_MAX: f64 = 20.0;
-
 /// Makes results.
 ///
 /// # Errors
@@ -50,10 +45,9 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
     let mut phases: BTreeMap<Phase, PhaseRecord> = BTreeMap::new();
     let mut seconds: BTreeMap<(Phase, u64), Histogram<u64>> = BTreeMap::new();
     let mut losses = BTreeMap::new();
-    let mut limits = Vec::new();
+    let mut trouble = limits::Trouble::default();
     let mut invariants = no_findings();
     let mut slip = histogram();
-    let mut is_cut_short = report.cut_short.is_some();
     let outages = outages::Succeeded::of(&report, &settings.load);
     if let Some(first_grants) = outages.first_grants() {
         phases.insert(Phase::FirstGrant, first_grants);
@@ -65,10 +59,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         for (reason, count) in outcome.losses {
             *losses.entry(reason).or_insert(0) += count;
         }
-        for (reason, count) in outcome.own_limits {
-            is_cut_short = true;
-            limits.push(format!("{count} sessions could not be opened: {reason}"));
-        }
+        trouble.add(outcome.own_limits, outcome.refusals, outcome.lost);
         slip.add(&outcome.recorder.slip).map_err(io::Error::other)?;
         add_seconds(&mut seconds, outcome.recorder.seconds)?;
         for (phase, record) in outcome.recorder.phases {
@@ -76,8 +67,6 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         }
     }
     own.slip_p99_ms = at(&slip, 99.0);
-    limits.extend(own_lateness(&own, settings.load.is_all_at_once()));
-    limits.extend(cut_short.into_iter().chain(fencing.as_ref().and_then(nothing_staged)));
     let records_setup = settings.load.scenario.records_setup();
     let mut phase_results = Vec::new();
     for (phase, record) in &phases {
@@ -90,6 +79,8 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         phase_results.push(result);
     }
     let expectations = judge(&settings.expectations, &phase_results);
+    let is_cut_short = cut_short.is_some() || trouble.is_own();
+    let limits = trouble.limits(&settings.load, &own, &phase_results, fencing.as_ref(), cut_short);
     Ok(Results {
         format_version: FORMAT_VERSION,
         environment,
@@ -142,13 +133,6 @@ fn fencing(report: &Report) -> Fencing {
     sum
 }
 
-fn nothing_staged(fencing: &Fencing) -> Option<String> {
-    (fencing.takeovers == 0).then(|| {
-        "no silent holder's lock was taken over: take a longer --duration, or more sessions a lock"
-            .to_owned()
-    })
-}
-
 /// The marks of all threads in the order of time, and how many there was no room for.
 fn marks(report: &Report) -> (Vec<MarkResult>, u64) {
     let recorders = || report.outcomes.iter().map(|outcome| &outcome.recorder);
@@ -171,25 +155,6 @@ fn judge(expectations: &[Expectation], phases: &[PhaseResult]) -> Vec<Expectatio
         ExpectationResult { text: expectation.to_string(), found, is_latency, is_met }
     };
     expectations.iter().map(judge).collect()
-}
-
-fn own_lateness(own: &OwnShare, is_all_at_once: bool) -> Vec<String> {
-    let mut lateness = Vec::new();
-    if own.busiest_thread_ratio > BUSY_RATIO_MAX {
-        lateness.push(format!(
-            "a thread of the load generator was busy {:.0}% of the time: take more threads, or \
-             less load",
-            own.busiest_thread_ratio * 100.0
-        ));
-    }
-    // Nobody can begin everything at one moment; how long it takes is a part of the result.
-    if own.slip_p99_ms > SLIP_P99_MS_MAX && !is_all_at_once {
-        lateness.push(format!(
-            "the load generator fell behind its plan: 1% of all was begun more than {:.1} ms late",
-            own.slip_p99_ms
-        ));
-    }
-    lateness
 }
 
 fn no_findings() -> Vec<InvariantResult> {
@@ -326,7 +291,6 @@ fn own_share(settings: &Settings, report: &Report, server: Option<&ServerShare>)
 
 fn environment(report: &Report) -> Environment {
     let name = rustix::system::uname();
-    let ip = report.server_address.ip();
     Environment {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: name.release().to_string_lossy().into_owned(),
@@ -334,12 +298,21 @@ fn environment(report: &Report) -> Environment {
         cpus: thread::available_parallelism().map_or(0, Into::into),
         descriptors_max: report.descriptors_max,
         server_address: report.server_address.to_string(),
-        is_shared_with_server: match ip {
-            IpAddr::V4(ip) => ip.is_loopback(),
-            IpAddr::V6(ip) => ip.is_loopback(),
-        },
+        is_shared_with_server: is_of_this_machine(report.server_address.ip()),
         started_unix_ms: report.started_unix_ms,
     }
+}
+
+/// What is sent to an address of one's own comes from the same one. Nothing is sent here.
+fn is_of_this_machine(ip: IpAddr) -> bool {
+    let source = || {
+        let any = if ip.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect((ip, 1))?;
+        socket.local_addr()
+    };
+    let is_own = source().is_ok_and(|source| source.ip().to_canonical() == ip.to_canonical());
+    is_own || ip.to_canonical().is_loopback()
 }
 
 fn parameters(settings: &Settings, report: &Report) -> Parameters {
@@ -356,20 +329,24 @@ fn parameters(settings: &Settings, report: &Report) -> Parameters {
         is_open_loop: load.is_open_loop(),
         duration_ms: duration::whole_ms(report.measured),
         warmup_ms: duration::whole_ms(load.warmup),
-        hold_ms: load.hold.as_secs_f64() * 1e3,
+        hold_ms: ms_of(load.hold.shortest),
+        hold_longest_ms: ms_of(load.hold.longest),
         ramp_ms: duration::whole_ms(load.ramp),
         kills: settings.kill_plan.as_ref().map(kills),
         pauses: load.pauses.as_ref().map(pause_parameters),
     }
 }
 
+fn ms_of(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
 fn pause_parameters(pauses: &Pauses) -> PauseParameters {
-    let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
     PauseParameters {
-        shortest_ms: ms(pauses.lengths.shortest),
-        longest_ms: ms(pauses.lengths.longest),
+        shortest_ms: ms_of(pauses.lengths.shortest),
+        longest_ms: ms_of(pauses.lengths.longest),
         are_real: pauses.are_real,
-        write_every_ms: ms(pauses.write_every),
+        write_every_ms: ms_of(pauses.write_every),
         resource: pauses.resource.name().to_owned(),
         is_fenced: pauses.is_fenced,
     }
@@ -392,5 +369,28 @@ fn kills(plan: &KillPlan) -> Kills {
         ways: plan.ways.iter().map(|way| way.name().to_owned()).collect(),
         standby,
         clock_step_ms: plan.clock_step.map(|step| (step.by.as_ms(), duration::whole_ms(step.at))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_told_from_others() {
+        for own in ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"] {
+            assert!(is_of_this_machine(own.parse().expect(own)), "{own}");
+        }
+        // Addresses for documentation, which nobody has.
+        for other in ["192.0.2.1", "2001:db8::1"] {
+            assert!(!is_of_this_machine(other.parse().expect(other)), "{other}");
+        }
+        let interfaces = std::fs::read_to_string("/proc/net/fib_trie").expect("the routes");
+        let lines: Vec<&str> = interfaces.lines().collect();
+        let own = lines.windows(2).filter(|pair| pair[1].contains("/32 host LOCAL"));
+        let own = own.filter_map(|pair| pair[0].split("-- ").nth(1)?.trim().parse().ok());
+        for ip in own {
+            assert!(is_of_this_machine(ip), "{ip}");
+        }
     }
 }

@@ -66,6 +66,10 @@ pub struct Outcome {
     pub losses: BTreeMap<String, u64>,
     /// What this process could not do, by reason.
     pub own_limits: BTreeMap<String, u64>,
+    /// Connections that nobody was there to take.
+    pub refusals: u64,
+    /// Sessions that ended unasked, or were never answered.
+    pub lost: u64,
     /// Heartbeats of the measured time that were answered.
     pub heartbeats: u64,
     /// Grants of the measured time.
@@ -163,6 +167,7 @@ impl Worker {
     }
 
     fn finish(mut self) -> Result<Outcome, WorkerError> {
+        let lost = self.drive.losses.values().sum();
         for (phase, intended) in self.outstanding() {
             self.drive.recorder.fail(phase, intended, &self.course);
             let text = format!("{} not done by the end of the run", phase.name());
@@ -173,7 +178,8 @@ impl Worker {
         self.drive.record_unanswered();
         self.drive.recorder.finish()?;
         let busy_ratio = self.busy_time.ratio();
-        let Drive { recorder, judges, losses, own_limits, heartbeats, grants, .. } = self.drive;
+        let Drive { recorder, judges, losses, own_limits, refusals, heartbeats, grants, .. } =
+            self.drive;
         Ok(Outcome {
             recorder,
             servers: judges.servers().to_vec(),
@@ -181,6 +187,8 @@ impl Worker {
             outages,
             losses,
             own_limits,
+            refusals,
+            lost,
             heartbeats,
             grants,
             busy_ratio,

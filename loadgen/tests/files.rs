@@ -173,6 +173,21 @@ fn two_runs_are_compared() {
     let document = roxmltree::Document::parse(&svg).expect("well-formed XML");
     let lines = document.descendants().filter(|node| node.has_tag_name("polyline")).count();
     assert_eq!(lines, 2 + 4, "a line a run by percentile, and two over time");
+
+    let text = fs::read_to_string(&a).expect("the results");
+    let mut json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    json["parameters"]["kills"] =
+        serde_json::json!({ "every_ms": 500, "ways": ["kill", "term"], "clock_step_ms": null });
+    json["parameters"]["warmup_ms"] = 7.into();
+    json["parameters"]["pauses"] = serde_json::json!({
+        "shortest_ms": -1e300, "longest_ms": 1e300, "are_real": false, "write_every_ms": -5.0,
+        "resource": "memory", "is_fenced": true,
+    });
+    fs::write(&b, json.to_string()).expect("writing");
+    let differing = run(["compare".as_ref()].into_iter().chain(files));
+    for part in ["servers: none / every 500ms by kill or term", "warm-up: 0 ms / 7 ms"] {
+        assert!(differing.stdout.contains(part), "no {part:?} in {differing:?}");
+    }
 }
 
 #[test]
@@ -253,5 +268,8 @@ fn csv_and_quiet_are_one_line_a_phase() {
         assert_eq!(line.split(',').count(), 12, "{line}");
     }
     let quiet = run(words.split(' ').chain(["-q"]));
-    assert_eq!(quiet.stdout.lines().count(), 3, "{quiet:?}");
+    let notes = |line: &&str| line.starts_with("The server is on this machine");
+    assert_eq!(quiet.stdout.lines().filter(notes).count(), 1, "{quiet:?}");
+    assert_eq!(quiet.stdout.lines().filter(|line| !notes(line)).count(), 3, "{quiet:?}");
+    assert!(csv.stderr.contains("The server is on this machine"), "{csv:?}");
 }

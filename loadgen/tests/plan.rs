@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use monolock_core::time::Instant;
 use monolock_loadgen::checker::Who;
+use monolock_loadgen::lengths::{LengthRange, Lengths};
 use monolock_loadgen::pause_plan::PausePlan;
 use monolock_loadgen::plan::{self, Arrival, Arriving};
 use monolock_loadgen::resource::Choice;
 use monolock_loadgen::scenario::Scenario;
 use monolock_loadgen::script::Share;
-use monolock_loadgen::settings::{Arrivals, Load, PauseLengths, Pauses};
+use monolock_loadgen::settings::{Arrivals, Load, Pauses};
 
 fn load(seed: u64) -> Load {
     Load {
@@ -23,7 +24,7 @@ fn load(seed: u64) -> Load {
         arrivals: Arrivals::Poisson,
         duration: Duration::from_secs(1),
         warmup: Duration::ZERO,
-        hold: Duration::ZERO,
+        hold: Duration::ZERO.into(),
         ramp: Duration::from_secs(2),
         seed,
         threads: 1,
@@ -118,7 +119,7 @@ fn the_same_seed_gives_the_same_pauses_on_any_number_of_threads() {
     let (shortest, longest) = (Duration::from_millis(100), Duration::from_millis(300));
     let with = |seed, rate| {
         let pauses = Pauses {
-            lengths: PauseLengths { shortest, longest },
+            lengths: LengthRange { shortest, longest },
             are_real: false,
             write_every: Duration::from_millis(10),
             resource: Choice::Memory,
@@ -126,7 +127,7 @@ fn the_same_seed_gives_the_same_pauses_on_any_number_of_threads() {
         };
         let hold = Duration::from_millis(500);
         let (scenario, ramp) = (Scenario::GcPause, Duration::ZERO);
-        Load { rate, hold, ramp, scenario, pauses: Some(pauses), ..load(seed) }
+        Load { rate, hold: hold.into(), ramp, scenario, pauses: Some(pauses), ..load(seed) }
     };
     for rate in [Some(100.0), None] {
         let alone = pauses(&with(1, rate), 1);
@@ -142,7 +143,7 @@ fn the_same_seed_gives_the_same_pauses_on_any_number_of_threads() {
 
 #[test]
 fn a_pause_waits_for_a_holder() {
-    let range = PauseLengths { shortest: Duration::from_secs(1), longest: Duration::from_secs(1) };
+    let range = LengthRange { shortest: Duration::from_secs(1), longest: Duration::from_secs(1) };
     let one = Load { locks: 1, rate: Some(1.0), ..load(9) };
     let start = Instant::from_nanos(0);
     let share = Share { worker: 0, workers: 1, start, sessions: 4 };
@@ -158,4 +159,23 @@ fn a_pause_waits_for_a_holder() {
     assert_eq!(plan.next(now), None, "it doesn't pause twice at once");
     plan.works(0, who, now);
     assert!(plan.next(now).is_some(), "and another one is owed");
+}
+
+#[test]
+fn holds_are_drawn_for_each_lock_whichever_thread_has_it() {
+    let range =
+        LengthRange { shortest: Duration::from_millis(10), longest: Duration::from_millis(30) };
+    let of_lock = |seed: u64, lock: u32, workers: u32| {
+        let (worker, load) = (lock % workers, load(seed));
+        let share = Share { worker, workers, start: Instant::from_nanos(0), sessions: 1000 };
+        let mut lengths = Lengths::new(range, "holds", &load, share);
+        (0..50).map(|_| lengths.next(lock / workers)).collect::<Vec<_>>()
+    };
+    let drawn = of_lock(1, 7, 1);
+    assert_eq!(drawn, of_lock(1, 7, 3));
+    assert_ne!(drawn, of_lock(2, 7, 1));
+    assert_ne!(drawn, of_lock(1, 8, 1));
+    assert!(drawn.iter().all(|length| (range.shortest..=range.longest).contains(length)));
+    let middle = drawn.iter().filter(|length| **length < Duration::from_millis(20)).count();
+    assert!((10..=40).contains(&middle), "{drawn:?}");
 }

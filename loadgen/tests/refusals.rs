@@ -189,7 +189,8 @@ fn a_server_that_is_not_there_is_said_so() {
     drop(listener);
     expect_refusal(&format!("steady -a {address}"), 4, &[&address, "refused"]);
     expect_refusal("steady --server /no/such/program", 4, &["/no/such/program", "No such file"]);
-    expect_refusal("steady --server /bin/false", 4, &["/bin/false", "before it listened"]);
+    let silent = ["/bin/false", "before it listened (exit status: 1) and said nothing"];
+    expect_refusal("steady --server /bin/false", 4, &silent);
 }
 
 #[test]
@@ -223,13 +224,14 @@ fn a_missed_expectation_has_its_own_exit_code() {
     let server = FakeServer::start(Fault::None);
     let words = format!(
         "heartbeat -c 4 -l 1s --ramp 10ms --warmup 0 -d 400ms -q -a {} --expect heartbeat.p50<1ns \
-         --expect heartbeat.errors<1 --expect cutoff.p50<1s",
+         --expect heartbeat.errors<=0 --expect heartbeat.count>=1e9 --expect cutoff.p50<1s",
         server.address()
     );
     let run = run(words.split_whitespace());
     run.expect_exit(3);
     assert!(run.stdout.contains("expected heartbeat.p50<1ns: MISSED, found"), "{run:?}");
-    assert!(run.stdout.contains("expected heartbeat.errors<1: met"), "{run:?}");
+    assert!(run.stdout.contains("expected heartbeat.errors<=0: met, found 0.0"), "{run:?}");
+    assert!(run.stdout.contains("expected heartbeat.count>=1e9: MISSED, found"), "{run:?}");
     let unrecorded = "expected cutoff.p50<1s: MISSED, nothing was recorded";
     assert!(run.stdout.contains(unrecorded), "{run:?}");
 }

@@ -132,6 +132,34 @@ fn sessions_that_the_server_ends_are_errors_with_a_reason() {
     let lost: u64 = results.losses.values().sum();
     assert_eq!(lost, 5, "{run:?}");
     assert_eq!(phase(&results, "heartbeat").errors, 5, "{run:?}");
-    let Run { stdout, .. } = run;
+    let Run { stdout, exit_code, .. } = run;
     assert!(stdout.contains("while holding"), "{stdout}");
+    // From then on nobody was asked anything, so that what was timed says too little.
+    let line = "NOT A CLEAN RESULT: 5 of 5 sessions ended";
+    assert!(stdout.contains(line) && exit_code == Some(4), "{stdout}");
+}
+
+#[test]
+fn rates_of_a_closed_loop_are_not_quoted_where_client_and_server_share_a_machine() {
+    let server = FakeServer::start(Fault::None);
+    let words = "steady -c 4 -L 4 --hold 1ms --warmup 0 -d 300ms";
+    let (run, results) = load(&server, words);
+    assert!(results.environment.is_shared_with_server);
+    let row = run.stdout.lines().find(|line| line.starts_with("acquire ")).expect("a row");
+    assert_eq!(row.split_whitespace().nth(2), Some("-"), "{row}");
+    let quiet = load(&server, &format!("{words} -q")).0;
+    assert!(quiet.stdout.contains("acquire: ") && !quiet.stdout.contains("/s"), "{quiet:?}");
+    let csv = load(&server, &format!("{words} --csv")).0;
+    let row = csv.stdout.lines().find(|line| line.starts_with("\"acquire\"")).expect("a row");
+    assert_eq!(row.split(',').nth(2), Some(""), "{row}");
+    let open = load(&server, &format!("{words} -R 50 -q")).0;
+    assert!(open.stdout.contains("/s"), "{open:?}");
+}
+
+#[test]
+fn a_run_in_which_nothing_was_timed_is_no_success() {
+    let server = FakeServer::start(Fault::None);
+    let (run, _) = load(&server, "heartbeat -c 2 -l 60s --ramp 0 --warmup 0 -d 100ms");
+    assert_eq!(run.exit_code, Some(4), "{run:?}");
+    assert!(run.stdout.contains("NOT A CLEAN RESULT: not one heartbeat"), "{run:?}");
 }

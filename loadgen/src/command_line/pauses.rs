@@ -4,13 +4,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches};
-use monolock_core::duration::parse_duration;
 
 use super::{duration, one, value};
 use crate::duration;
 use crate::failure::Failure;
+use crate::lengths::LengthRange;
 use crate::resource::Choice;
-use crate::settings::{Load, PauseLengths, Pauses};
+use crate::settings::{Load, Pauses};
 
 const PAUSE_HELP: &str = "how long a holder falls silent, drawn from this range [default: 1.2 to 3 \
                           leases]";
@@ -22,7 +22,7 @@ const PROCESSES_MAX: u32 = 500;
 
 pub(super) fn args() -> [Arg; 5] {
     [
-        value("pause", "DURATION[..DURATION]", PAUSE_HELP).value_parser(parse_pause),
+        value("pause", "DURATION[..DURATION]", PAUSE_HELP).value_parser(LengthRange::from_str),
         Arg::new("processes")
             .long("processes")
             .action(ArgAction::SetTrue)
@@ -38,7 +38,7 @@ pub(super) fn args() -> [Arg; 5] {
 
 pub(super) fn settings(matches: &ArgMatches, lease: Duration) -> Result<Pauses, Failure> {
     let are_real = matches.get_flag("processes");
-    let lengths = matches.get_one::<PauseLengths>("pause").copied();
+    let lengths = matches.get_one::<LengthRange>("pause").copied();
     let resource = matches.get_one::<Choice>("resource").cloned();
     let write_every = *one::<Duration>(matches, "write-every");
     if write_every.is_zero() {
@@ -46,7 +46,7 @@ pub(super) fn settings(matches: &ArgMatches, lease: Duration) -> Result<Pauses, 
     }
     Ok(Pauses {
         lengths: lengths
-            .unwrap_or(PauseLengths { shortest: lease.mul_f64(1.2), longest: lease * 3 }),
+            .unwrap_or(LengthRange { shortest: lease.mul_f64(1.2), longest: lease * 3 }),
         are_real,
         write_every,
         resource: resource.unwrap_or(if are_real { Choice::Sqlite(None) } else { Choice::Memory }),
@@ -99,19 +99,4 @@ pub(super) fn check(load: &Load) -> Result<(), Failure> {
         ));
     }
     Ok(())
-}
-
-fn parse_pause(text: &str) -> Result<PauseLengths, String> {
-    let parse = |text: &str| {
-        parse_duration(text)
-            .map_err(|_| "not a duration such as 2s, or a range such as 1s..5s".to_owned())
-    };
-    let (shortest, longest) = match text.split_once("..") {
-        Some((shortest, longest)) => (parse(shortest)?, parse(longest)?),
-        None => (parse(text)?, parse(text)?),
-    };
-    if shortest > longest {
-        return Err("the range ends before it begins".to_owned());
-    }
-    Ok(PauseLengths { shortest, longest })
 }

@@ -64,6 +64,7 @@ pub struct Crowd {
     recorder: Recorder,
     history: History,
     losses: BTreeMap<String, u64>,
+    refusals: u64,
     heartbeats: u64,
     grants: u64,
 }
@@ -92,6 +93,7 @@ impl Crowd {
             told,
             history: History::default(),
             losses: BTreeMap::new(),
+            refusals: 0,
             heartbeats: 0,
             grants: 0,
         }
@@ -219,8 +221,9 @@ impl Crowd {
                 self.recorder.record(Phase::Connect, timing, &self.course);
                 self.course.open.fetch_add(1, Ordering::Relaxed);
             }
-            News::NotConnected { why } => {
+            News::NotConnected { why, is_nobody_there } => {
                 self.settle(index);
+                self.refusals += u64::from(is_nobody_there);
                 *self.losses.entry(why).or_default() += 1;
                 self.course.lost.fetch_add(1, Ordering::Relaxed);
                 self.recorder.fail(Phase::Connect, at, &self.course);
@@ -391,6 +394,7 @@ impl Crowd {
     }
 
     fn finish(mut self, busy_time: &BusyTime) -> Result<Outcome, WorkerError> {
+        let lost = self.losses.values().sum();
         let unfinished: Vec<Instant> = self.unfinished().collect();
         for since in unfinished {
             self.recorder.fail(Phase::Takeover, since, &self.course);
@@ -405,6 +409,8 @@ impl Crowd {
             servers: Vec::new(),
             losses: self.losses,
             own_limits: BTreeMap::new(),
+            refusals: self.refusals,
+            lost,
             heartbeats: self.heartbeats,
             grants: self.grants,
             busy_ratio: busy_time.ratio(),

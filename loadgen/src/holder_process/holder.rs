@@ -131,7 +131,9 @@ fn keep_claims(job: &Job, shared: &Shared) {
         let begun = clock::now();
         if let Err(error) = keep_claim(job, shared, begun) {
             *shared.author() = None;
-            shared.tell(clock::now(), News::NotConnected { why: error.to_string() });
+            let is_nobody_there = error.kind() == io::ErrorKind::ConnectionRefused;
+            let why = error.to_string();
+            shared.tell(clock::now(), News::NotConnected { why, is_nobody_there });
         }
         thread::sleep(BACKOFF);
     }

@@ -66,7 +66,7 @@ enum News {
     /// A connection was begun, and the ACQUIRE sent at `at`.
     Asked { begun: Moment },
     /// No connection came about.
-    NotConnected { why: String },
+    NotConnected { why: String, is_nobody_there: bool },
     /// It waits.
     Queued,
     /// It holds the lock.

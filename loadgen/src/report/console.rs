@@ -30,15 +30,17 @@ pub fn quiet(results: &Results) -> String {
         let Some([p50, p99]) = at(phase, [50.0, 99.0]) else {
             continue;
         };
-        let (name, count, errors) = (&phase.name, phase.count, phase.errors);
-        let max = phase.corrected.max_ms;
-        let _ = writeln!(
-            text,
-            "{name}: {count} at {rate:.1}/s, {errors} errors, p50 {p50:.3} ms, p99 {p99:.3} ms, \
-             max {max:.3} ms{loop_note}",
-            rate = phase.rate,
-            loop_note = loop_note(results),
-        );
+        let PhaseResult { name, count, errors, corrected, .. } = phase;
+        let _ = write!(text, "{name}: {count}");
+        if let Some(rate) = rate(results, phase) {
+            let _ = write!(text, " at {rate:.1}/s");
+        }
+        let _ = write!(text, ", {errors} errors");
+        if *count > 0 {
+            let max = corrected.max_ms;
+            let _ = write!(text, ", p50 {p50:.3} ms, p99 {p99:.3} ms, max {max:.3} ms");
+        }
+        let _ = writeln!(text, "{}", loop_note(results));
     }
     text.push_str(&notes(results));
     text
@@ -48,13 +50,15 @@ pub fn quiet(results: &Results) -> String {
 pub fn notes(results: &Results) -> String {
     let mut text = String::new();
     let _ = write_limits(results, &mut text);
+    let _ = write_sharing(results, &mut text);
+    let _ = write_losses(results, &mut text);
     let _ = write_fencing(results, &mut text);
     let _ = write_broken(results, &mut text);
     let _ = write_expectations(results, &mut text);
     text
 }
 
-/// The table of phases with quoted heads, times in milliseconds.
+/// The table of phases with quoted heads, times in milliseconds; what there is not is left empty.
 pub fn csv(results: &Results) -> String {
     let mut text = String::from(
         "\"phase\",\"count\",\"rate\",\"errors\",\"avg_ms\",\"min_ms\",\"p50_ms\",\"p90_ms\",\
@@ -65,13 +69,15 @@ pub fn csv(results: &Results) -> String {
         let Some([p50, p90, p99, p999]) = at(phase, [50.0, 90.0, 99.0, 99.9]) else {
             continue;
         };
-        let PhaseResult { name, count, rate, errors, corrected, .. } = phase;
+        let PhaseResult { name, count, errors, corrected, .. } = phase;
+        let rate = rate(results, phase).map(|rate| format!("{rate:.1}")).unwrap_or_default();
+        let _ = write!(text, "\"{name}\",{count},{rate},{errors}");
         let (avg, min, max) = (corrected.mean_ms, corrected.min_ms, corrected.max_ms);
-        let _ = writeln!(
-            text,
-            "\"{name}\",{count},{rate:.1},{errors},{avg:.3},{min:.3},{p50:.3},{p90:.3},{p99:.3},\
-             {p999:.3},{max:.3},\"{kind}\"",
-        );
+        for time in [avg, min, p50, p90, p99, p999, max] {
+            let cell = if *count > 0 { format!("{time:.3}") } else { String::new() };
+            let _ = write!(text, ",{cell}");
+        }
+        let _ = writeln!(text, ",\"{kind}\"");
     }
     text
 }
@@ -81,6 +87,13 @@ fn at<const N: usize>(phase: &PhaseResult, percentiles: [f64; N]) -> Option<[f64
     // Where all is nothing the histogram says that it is less than a microsecond.
     let max_ms = phase.corrected.max_ms;
     Some(percentiles.map(|percentile| crate::results::at(&histogram, percentile).min(max_ms)))
+}
+
+/// How many a second, unless that would be taken for what the server can do: in a closed loop it is
+/// what client and server together get out of the processors that they share.
+fn rate(results: &Results, phase: &PhaseResult) -> Option<f64> {
+    let is_shared = results.environment.is_shared_with_server;
+    (results.parameters.is_open_loop || !is_shared).then_some(phase.rate)
 }
 
 fn loop_note(results: &Results) -> &'static str {
@@ -152,9 +165,16 @@ fn write_conditions(results: &Results, text: &mut String) -> std::fmt::Result {
         environment.server_address,
     )?;
     if environment.is_shared_with_server {
+        write!(text, "  ")?;
+    }
+    write_sharing(results, text)
+}
+
+fn write_sharing(results: &Results, text: &mut String) -> std::fmt::Result {
+    if results.environment.is_shared_with_server {
         writeln!(
             text,
-            "  The server is on this machine and shares its CPUs with the load generator: its \
+            "The server is on this machine and shares its CPUs with the load generator: its \
              latencies include that, and rates say nothing about its capacity."
         )?;
     }
@@ -179,8 +199,9 @@ fn write_phases(results: &Results, text: &mut String) -> std::fmt::Result {
         let Some(percentiles) = at(phase, [50.0, 90.0, 99.0, 99.9]) else {
             continue;
         };
-        let PhaseResult { name, count, rate, errors, corrected, .. } = phase;
-        write!(text, "{name:<width$}{count:>11}{rate:>11.1}{errors:>11}")?;
+        let PhaseResult { name, count, errors, corrected, .. } = phase;
+        let rate = rate(results, phase).map_or("-".to_owned(), |rate| format!("{rate:.1}"));
+        write!(text, "{name:<width$}{count:>11}{rate:>11}{errors:>11}")?;
         if *count == 0 {
             writeln!(text)?;
             continue;

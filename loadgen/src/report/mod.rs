@@ -3,5 +3,5 @@
 pub mod console;
 pub mod hgrm;
 pub mod hlog;
-mod outages;
+pub mod outages;
 pub mod svg;

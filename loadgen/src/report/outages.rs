@@ -15,7 +15,7 @@ pub(super) fn write(results: &Results, text: &mut String) -> Result {
         return Ok(());
     };
     writeln!(text)?;
-    write_conditions(kills, text)?;
+    writeln!(text, "failures: {}", conditions(kills))?;
     let outages = &results.outages;
     if outages.len() <= ROWS_MAX {
         write_rows(outages, text)?;
@@ -23,14 +23,22 @@ pub(super) fn write(results: &Results, text: &mut String) -> Result {
     write_sums(outages, text)
 }
 
+/// What was done to servers, in words.
+pub fn conditions(kills: &Kills) -> String {
+    let mut text = String::new();
+    // Writing to a String doesn't fail.
+    let _ = write_conditions(kills, &mut text);
+    text
+}
+
 fn write_conditions(kills: &Kills, text: &mut String) -> Result {
     let show = |ms| duration::show(Duration::from_millis(ms));
     let (every, ways) = (show(kills.every_ms), kills.ways.join(" or "));
     match &kills.standby {
-        None => write!(text, "failures: every {every} by {ways}, and a restart in place")?,
+        None => write!(text, "every {every} by {ways}, and a restart in place")?,
         Some(standby) => {
             let takeover_after = show(standby.takeover_after_ms);
-            write!(text, "failures: every {every} by {ways}; a standby takes over after ")?;
+            write!(text, "every {every} by {ways}; a standby takes over after ")?;
             let old = if standby.is_fenced { "broken first" } else { "left alone" };
             write!(text, "{takeover_after}, old connections are {old}")?;
             if kills.ways.iter().any(|way| way == "stop") {
@@ -46,7 +54,7 @@ fn write_conditions(kills: &Kills, text: &mut String) -> Result {
         let by = show(by_ms.unsigned_abs());
         write!(text, "; clocks are set {way} by {by} at {}", show(at_ms))?;
     }
-    writeln!(text)
+    Ok(())
 }
 
 fn wrong(ms: i64) -> String {

@@ -3,7 +3,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::time::Duration;
 
 use monolock_core::backoff::Backoff;
 use monolock_core::claim::Standing;
@@ -11,6 +10,7 @@ use monolock_core::time::Instant;
 
 use super::{Script, Share};
 use crate::drive::{Drive, Happening};
+use crate::lengths::Lengths;
 use crate::outages::OutageTally;
 use crate::phase::Phase;
 use crate::plan;
@@ -32,7 +32,7 @@ struct Client {
 
 /// See the module.
 pub(super) struct Failover {
-    hold: Duration,
+    holds: Lengths,
     /// Clients that are to come for the first time, the next one last.
     settlers: Vec<(Instant, u32)>,
     clients: Vec<Client>,
@@ -57,7 +57,7 @@ impl Failover {
         }
         settlers.reverse();
         Failover {
-            hold: load.hold,
+            holds: Lengths::new(load.hold, "holds", load, share),
             settlers,
             clients,
             client_of: Vec::new(),
@@ -121,7 +121,8 @@ impl Failover {
             let first = &mut self.tallies[number].first_grant;
             *first = Some(first.map_or(since, |first| first.min(since)));
         }
-        drive.release_at(index, now.after(self.hold));
+        let hold = self.holds.next(drive.sessions.at(index).lock);
+        drive.release_at(index, now.after(hold));
     }
 
     fn lost(&mut self, index: u32, drive: &mut Drive, now: Instant) {

@@ -1,19 +1,19 @@
 //! Deep queues: who holds a lock releases it, at once or at a rate, and queues again.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use monolock_core::time::Instant;
 
 use super::{BACKOFF, Returning, Script, Share};
 use crate::drive::{Drive, Happening};
+use crate::lengths::Lengths;
 use crate::phase::Phase;
 use crate::plan::{self, Arriving};
 use crate::settings::Load;
 
 /// See the module.
 pub(super) struct Handover {
-    hold: Duration,
+    holds: Lengths,
     /// Sessions that are to come, the next one last.
     settlers: Vec<(Instant, u32)>,
     /// Sessions that were lost and come back.
@@ -44,7 +44,8 @@ impl Handover {
             let (holders, owed) = (vec![None; locks], vec![VecDeque::new(); locks]);
             Releases { plan: Box::new(plan), next, holders, owed }
         });
-        Handover { hold: load.hold, settlers, returning: Returning::default(), releases }
+        let holds = Lengths::new(load.hold, "holds", load, share);
+        Handover { holds, settlers, returning: Returning::default(), releases }
     }
 }
 
@@ -102,7 +103,8 @@ impl Script for Handover {
         drive.count_settled(happening);
         match (happening, &mut self.releases) {
             (Happening::Granted(index), None) => {
-                drive.release_at(index, now.after(self.hold));
+                let hold = self.holds.next(drive.sessions.at(index).lock);
+                drive.release_at(index, now.after(hold));
             }
             (Happening::Granted(index), Some(releases)) => {
                 let lock = drive.sessions.at(index).lock;

@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
-use std::time::Duration;
 
 use monolock_core::time::Instant;
 
 use super::{BACKOFF, Script, Share};
 use crate::drive::{Drive, Happening};
+use crate::lengths::Lengths;
 use crate::phase::Phase;
 use crate::plan::{self, Arriving};
 use crate::random::Random;
@@ -18,7 +18,7 @@ type Plan = Peekable<Box<dyn Iterator<Item = (Instant, u32)>>>;
 
 /// See the module.
 pub(super) struct Steady {
-    hold: Duration,
+    holds: Lengths,
     operations: Operations,
     /// Intended, and waiting for a free place.
     late: VecDeque<(Instant, u32)>,
@@ -47,7 +47,8 @@ impl Steady {
                 random: Random::new(load.seed ^ u64::from(share.worker), "locks"),
             },
         };
-        Steady { hold: load.hold, operations, late: VecDeque::new(), next_at: share.start }
+        let holds = Lengths::new(load.hold, "holds", load, share);
+        Steady { holds, operations, late: VecDeque::new(), next_at: share.start }
     }
 
     /// Takes what is intended for until now.
@@ -100,7 +101,10 @@ impl Script for Steady {
 
     fn hear(&mut self, happening: Happening, drive: &mut Drive, now: Instant) {
         match happening {
-            Happening::Granted(index) => drive.release_at(index, now.after(self.hold)),
+            Happening::Granted(index) => {
+                let hold = self.holds.next(drive.sessions.at(index).lock);
+                drive.release_at(index, now.after(hold));
+            }
             Happening::Closed(index) => {
                 let pause = drive.sessions.at(index).pause(BACKOFF);
                 self.becomes_idle(now.after(pause));

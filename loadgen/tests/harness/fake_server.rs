@@ -41,6 +41,7 @@ pub(crate) enum Fault {
 /// A running server. Its threads end with the test's process.
 pub(crate) struct FakeServer {
     address: SocketAddr,
+    listener: TcpListener,
     shared: Arc<Shared>,
 }
 
@@ -69,14 +70,26 @@ impl FakeServer {
         let address = listener.local_addr().expect("bound");
         let shared = Arc::new(Shared { fault, locks: Mutex::default(), grants: AtomicU64::new(0) });
         let serving = Arc::clone(&shared);
+        let accepting = listener.try_clone().expect("a descriptor");
         thread::spawn(move || {
-            for (number, stream) in (0..).zip(listener.incoming()) {
+            for (number, stream) in (0..).zip(accepting.incoming().map_while(Result::ok)) {
                 let shared = Arc::clone(&serving);
                 // A connection that breaks ends its thread, which is all that is to be done.
-                thread::spawn(move || shared.serve(number, &stream.ok()?));
+                thread::spawn(move || shared.serve(number, &stream));
             }
         });
-        FakeServer { address, shared }
+        FakeServer { address, listener, shared }
+    }
+
+    /// From here on it is as if it had been killed: all sessions are closed, and nobody listens.
+    pub(crate) fn end(&self) {
+        socket2::SockRef::from(&self.listener).shutdown(Shutdown::Both).expect("it listens");
+        for Lock { holder, queue } in self.shared.lock().values() {
+            for session in holder.iter().chain(queue) {
+                // It may be closed already, by the peer.
+                let _ = session.stream.shutdown(Shutdown::Both);
+            }
+        }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
