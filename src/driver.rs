@@ -40,10 +40,6 @@ const COMMANDS_A_TURN: usize = 16;
 /// Places of the table of locks that are looked at in one turn when locks are granted again.
 const PROMOTED_PLACES_A_TURN: u32 = 64;
 
-/// Turns for which passed deadlines wait until all that had come in is read. Under a load without
-/// end that would be never; each session is read once more before it is ended in any case.
-const UNSETTLED_TURNS_MAX: u32 = 8;
-
 /// A deadline that is further away is slept for with an alarm, which is set once in this time at
 /// most; a nearer one with a timeout, which needs no request of its own.
 const FAR: Duration = Duration::from_millis(10);
@@ -77,7 +73,8 @@ pub struct Driver {
     number: ShardNumber,
     moves: Moves,
     now: Now,
-    unsettled_turns: u32,
+    /// Passed deadlines have waited for a turn, for what had come in before them.
+    has_waited: bool,
     shutting_down: bool,
     /// Locks at this place and behind it may have waiters and no holder, because nothing was
     /// granted for a while.
@@ -115,7 +112,7 @@ impl Driver {
             moves: Moves::new(shards),
             now: clocks.now(),
             clocks,
-            unsettled_turns: 0,
+            has_waited: false,
             shutting_down: false,
             promoting_from: None,
             freed: 0,
@@ -322,15 +319,17 @@ impl Driver {
         attached.is_ok()
     }
 
+    /// A heartbeat that came in before its deadline may still be unread. Most are read within a
+    /// turn more; whoever then still seems silent is read once more before it is ended. To wait
+    /// until nothing is unread would be to wait for as long as others are busy.
     fn pass_deadlines(&mut self) {
         let is_due = self.engine.wake_at(self.now).is_some_and(|at| at <= self.now.instant);
-        if !is_due {
-            self.unsettled_turns = 0;
-        } else if self.unsettled_turns < UNSETTLED_TURNS_MAX && !self.ring.is_settled() {
-            // Something that came in before the deadline may still be unread.
-            self.unsettled_turns += 1;
-        } else {
-            self.unsettled_turns = 0;
+        if is_due && !self.has_waited && !self.ring.is_settled() {
+            self.has_waited = true;
+            return;
+        }
+        self.has_waited = false;
+        if is_due {
             self.engine.expire(self.now, DEADLINES_A_TURN);
         }
     }
