@@ -5,12 +5,15 @@
 //! | `views.rs` | what it shows of the server, of locks and of sessions |
 //! | `listing.rs` | lists of many locks and long queues: pages, order, streaming |
 //! | `steering.rs` | force-release, kick, maintenance drain |
+//! | `recipes.rs` | the commands of the manual |
 //! | `refusals.rs` | requests that are not carried out |
 
 mod harness;
 
 #[path = "admin/listing.rs"]
 mod listing;
+#[path = "admin/recipes.rs"]
+mod recipes;
 #[path = "admin/refusals.rs"]
 mod refusals;
 #[path = "admin/steering.rs"]

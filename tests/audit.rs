@@ -6,6 +6,7 @@
 //! | `files.rs` | its file from start to end: opened, rotated, truncated; stdout |
 //! | `disks.rs` | disks that are full, and that hang |
 //! | `pipes.rs` | pipes that nobody reads |
+//! | `recipes.rs` | the questions that the manual has for it |
 //!
 //! Whatever becomes of it, no session notices: bystanders watch, who would lose their locks.
 
@@ -19,6 +20,8 @@ mod events;
 mod files;
 #[path = "audit/pipes.rs"]
 mod pipes;
+#[path = "audit/recipes.rs"]
+mod recipes;
 
 use std::fs;
 use std::path::{Path, PathBuf};
