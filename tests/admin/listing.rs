@@ -76,6 +76,26 @@ fn a_queue_longer_than_a_slice_is_whole_and_in_order() {
 }
 
 #[test]
+fn as_many_waiters_of_each_lock_are_shown_as_are_wanted() {
+    let server = launch().start();
+    let _owner = Client::owner(server.address(), "lock", LONG_LEASE_MS);
+    let waiters: Vec<Client> =
+        (0..600).map(|_| Client::waiter(server.address(), "lock", LONG_LEASE_MS)).collect();
+    let first = waiters[0].local_address().to_string();
+    // Up to and beyond slices of 256, and beyond what there is.
+    for wanted in [0, 1, 256, 257, 512, 600, 1000] {
+        let list = get(&server, &format!("/api/locks?waiters={wanted}"));
+        let one = get(&server, &format!("/api/locks/lock?waiters={wanted}"));
+        for lock in [&list["locks"][0], &one] {
+            assert_eq!(lock["waiters_count"], 600);
+            let queue = lock["waiters"].as_array().expect("a list");
+            assert_eq!(queue.len(), wanted.min(600));
+            assert!(queue.first().is_none_or(|waiter| waiter["remote_addr"] == first));
+        }
+    }
+}
+
+#[test]
 fn what_is_there_all_the_time_is_listed_once_while_others_come_and_go() {
     let server = launch().start();
     let _owners = hold_many(&server, 200);

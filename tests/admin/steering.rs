@@ -32,6 +32,8 @@ fn a_force_release_tells_the_holder_and_promotes_the_next() {
     assert!(waiter.expect_acquired() > token);
     let lock = get(&server, "/api/locks/nightly%2Fimport");
     assert_eq!(lock["last_hold"]["reason"], "force");
+    let totals = get(&server, "/api/info")["totals"].take();
+    assert_eq!((&totals["grants"], &totals["releases"]["force"]), (&json!(2), &json!(1)));
 }
 
 #[test]
@@ -115,7 +117,10 @@ fn a_drained_server_grants_nothing_and_ends_when_the_last_holder_has_finished() 
     let answer = post(server.admin_address(), "/api/drain?limit=10m");
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.json()["holders"], 2);
-    assert_eq!(get(&server, "/api/info")["draining"], true);
+    let info = get(&server, "/api/info");
+    assert_eq!(info["draining"], true);
+    let left_ms = info["drain_remaining_ms"].as_u64().expect("a number");
+    assert!((500_000..=600_000).contains(&left_ms), "{left_ms}");
     let mut late = Client::connect(server.address());
     late.acquire("free", LONG_LEASE_MS);
     late.expect_waiting();

@@ -23,7 +23,9 @@ fn the_server_is_shown_with_its_settings_and_counts() {
     assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
     assert!(info["uptime_ms"].as_u64().expect("a number") < 60_000);
     assert_eq!((&info["locks"], &info["sessions"]), (&json!(1), &json!(2)));
-    assert_eq!(info["draining"], false);
+    assert_eq!((&info["waiters"], &info["totals"]["grants"]), (&json!(1), &json!(1)));
+    assert_eq!((&info["draining"], &info["drain_remaining_ms"]), (&json!(false), &Value::Null));
+    assert_eq!(info["shutting_down"], false);
     let config = &info["config"];
     assert_eq!(config["listen"], server.address().to_string());
     assert_eq!(config["ops_listen"], server.ops_address().to_string());
@@ -50,9 +52,11 @@ fn a_lock_is_shown_with_its_holder_and_its_queue_in_order() {
     assert_eq!(holder["remote_addr"], owner.local_address().to_string());
     assert_eq!(holder["lease_ms"], LONG_LEASE_MS);
     assert_eq!(holder["token"], token);
+    assert!(holder["held_ms"].as_u64().expect("a number") >= 20);
     assert!(holder["last_heard_ms"].as_u64().expect("a number") >= 20);
     let since = holder["since"].as_str().expect("a time");
     assert!(since.starts_with("20") && since.ends_with('Z'), "{since}");
+    assert_eq!(lock["waiters_count"], waiters.len());
     let queue = lock["waiters"].as_array().expect("a list");
     let addresses: Vec<&Value> = queue.iter().map(|waiter| &waiter["remote_addr"]).collect();
     let expected: Vec<Value> =
@@ -62,6 +66,7 @@ fn a_lock_is_shown_with_its_holder_and_its_queue_in_order() {
         assert_eq!(waiter["identity"], "");
         assert_eq!(waiter["lease_ms"], LONG_LEASE_MS + 1);
         assert!(waiter["queued_at"].as_str().expect("a time") >= since);
+        assert!(waiter["wait_ms"].as_u64().expect("a number") >= 20);
     }
     let listed = &get(&server, "/api/locks")["locks"][0];
     assert_eq!((&listed["name"], &listed["holder"]["token"]), (&lock["name"], &holder["token"]));

@@ -3,6 +3,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use super::patience::PATIENCE;
 
@@ -62,6 +63,29 @@ pub(crate) fn raw(server: SocketAddr, request: &str) -> Answer {
     parse(&bytes).unwrap_or_else(|| {
         panic!("no answer to {request:?}: {:?}", String::from_utf8_lossy(&bytes))
     })
+}
+
+/// Sends exactly this to a server that leaves the connection open, whatever it is asked for, and
+/// takes its time.
+#[track_caller]
+pub(crate) fn raw_patiently(server: SocketAddr, request: &str, patience: Duration) -> Answer {
+    let mut stream = TcpStream::connect(server).expect("somebody listens");
+    stream.set_read_timeout(Some(patience)).expect("setting the read timeout");
+    stream.write_all(request.as_bytes()).expect("sending the request");
+    let mut bytes = Vec::new();
+    let mut part = [0; 16 << 10];
+    loop {
+        match stream.read(&mut part) {
+            Ok(len @ 1..) => bytes.extend_from_slice(&part[..len]),
+            result => panic!("the end of the answer to {request:?}: {result:?}"),
+        }
+        if let Some(answer) = parse(&bytes) {
+            let len = answer.header("content-length").expect("the length is told");
+            if answer.body.len() == len.parse::<usize>().expect("a length") {
+                return answer;
+            }
+        }
+    }
 }
 
 fn parse(bytes: &[u8]) -> Option<Answer> {

@@ -23,7 +23,7 @@ pub(super) async fn release(
     query: &Query,
 ) -> Result<Response, Refusal> {
     query.only(&["token"])?;
-    let token = query.number("token", u64::MAX)?.and_then(Token::new);
+    let token = query.number("token", 1..=u64::MAX)?.and_then(Token::new);
     let running = &admin.running;
     let asked = name.clone();
     let released = running

@@ -1,6 +1,10 @@
 //! The server as a whole.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use monolock_core::counts::Counts;
+use monolock_core::effect::ReleaseReason;
 use serde::Serialize;
 
 use super::super::http::Response;
@@ -19,7 +23,26 @@ struct Info<'a> {
     waiters: u64,
     sessions: u64,
     session_slots: u64,
+    totals: Totals,
     draining: bool,
+    /// When a maintenance drain ends at the latest.
+    drain_remaining_ms: Option<u64>,
+    shutting_down: bool,
+}
+
+/// Counted since the start.
+#[derive(Serialize)]
+struct Totals {
+    grants: u64,
+    heartbeats: u64,
+    releases: BTreeMap<&'static str, u64>,
+}
+
+impl Totals {
+    fn new(counts: &Counts) -> Totals {
+        let releases = ReleaseReason::ALL.map(|reason| (reason.as_str(), counts.releases(reason)));
+        Totals { grants: counts.acquires, heartbeats: counts.heartbeats, releases: releases.into() }
+    }
 }
 
 /// What holds, wherever it was set.
@@ -46,12 +69,13 @@ pub(super) async fn answer(admin: &Admin) -> Response {
     let Admin { running, config, .. } = admin;
     let mut counts = Counts::default();
     running.loop_reports().await.iter().for_each(|report| counts.add(&report.counts));
-    let uptime = clock::monotonic().since(running.started);
+    let now = clock::monotonic();
+    let drain_ends_at = running.drain().map(|drain| drain.ends_at);
     let addresses = &running.addresses;
     ok(&Info {
         version: env!("CARGO_PKG_VERSION"),
         commit: crate::config::COMMIT,
-        uptime_ms: u64::try_from(uptime.as_millis()).unwrap_or(u64::MAX),
+        uptime_ms: whole_ms(now.since(running.started)),
         config: Effective {
             listen: addresses.listen.to_string(),
             ops_listen: &addresses.ops,
@@ -66,7 +90,7 @@ pub(super) async fn answer(admin: &Admin) -> Response {
                 Some(Target::Stdout) => "-".into(),
                 Some(Target::File(path)) => path.display().to_string(),
             },
-            io_timeout_ms: u64::try_from(config.io_timeout.as_millis()).unwrap_or(u64::MAX),
+            io_timeout_ms: whole_ms(config.io_timeout),
             max_lease_ms: config.lease_max_ms.map(Into::into),
             max_sessions_per_peer: config.sessions_per_peer_max.map(Into::into),
             log_level: config.log_level.to_string().to_lowercase(),
@@ -79,6 +103,13 @@ pub(super) async fn answer(admin: &Admin) -> Response {
         waiters: counts.waiters,
         sessions: counts.connections,
         session_slots: running.shards.iter().map(|shard| u64::from(shard.places().max())).sum(),
-        draining: running.drain().is_some(),
+        totals: Totals::new(&counts),
+        draining: drain_ends_at.is_some(),
+        drain_remaining_ms: drain_ends_at.map(|at| whole_ms(at.since(now))),
+        shutting_down: running.is_shutting_down(),
     })
+}
+
+fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -38,11 +38,12 @@ const MATCHES_A_SLICE: usize = 64;
 
 /// `GET /api/locks`
 pub(super) async fn answer(admin: &Admin, query: &Query) -> Result<Response, Refusal> {
-    query.only(&["match", "limit", "after"])?;
+    query.only(&["match", "limit", "after", "waiters"])?;
     let selection = Selection {
         pattern: query.text("match").map(str::to_owned),
         after: query.text("after").map(LockName::new),
-        limit: query.number("limit", u64::MAX)?.map(|limit| limit.try_into().unwrap_or(usize::MAX)),
+        limit: query.number("limit", 1..=u64::MAX)?.map(size),
+        waiters_max: waiters_max(query)?,
     };
     if selection.pattern.as_ref().is_some_and(|pattern| pattern.len() > GLOB_MAX_BYTES) {
         let why = format!("match: a pattern has {GLOB_MAX_BYTES} bytes at most");
@@ -58,13 +59,17 @@ pub(super) async fn answer(admin: &Admin, query: &Query) -> Result<Response, Ref
 pub(super) async fn answer_one(
     admin: &Admin,
     LockPath(name): LockPath,
+    query: &Query,
 ) -> Result<Response, Refusal> {
+    query.only(&["waiters"])?;
+    let waiters_max = waiters_max(query)?;
     let running = Rc::clone(&admin.running);
     let shard = running.owner(&name);
     let asked = name.clone();
     let (part, last_hold) = running
         .ask(shard, move |inspected| {
-            let part = inspected.engine.lock(&asked).map(|lock| LockPart::of(lock, inspected.now));
+            let lock = inspected.engine.lock(&asked);
+            let part = lock.map(|lock| LockPart::of(lock, inspected.now, waiters_max));
             let last_hold = inspected.ended_holds.of(&asked, inspected.now.instant);
             (part, last_hold.map(LastHold::new))
         })
@@ -86,11 +91,21 @@ pub(super) async fn answer_one(
     }
 }
 
+/// How many waiters of each lock are shown.
+fn waiters_max(query: &Query) -> Result<usize, Refusal> {
+    Ok(query.number("waiters", 0..=u64::MAX)?.map_or(usize::MAX, size))
+}
+
+fn size(number: u64) -> usize {
+    number.try_into().unwrap_or(usize::MAX)
+}
+
 /// Which locks are listed.
 struct Selection {
     pattern: Option<String>,
     after: Option<LockName>,
     limit: Option<usize>,
+    waiters_max: usize,
 }
 
 /// The next names of a listing, and whose they are.
@@ -109,7 +124,7 @@ async fn list(
     outgoing.text(r#"{"locks":["#);
     let mut is_first = true;
     loop {
-        let mut fetched = Fetched::new(&page.names, running.shards.len());
+        let mut fetched = Fetched::new(&page.names, running.shards.len(), selection.waiters_max);
         for (_, shard) in &page.names {
             // Those that were let go of meanwhile are left out.
             if let Some(part) = fetched.next(&running, *shard).await? {
@@ -198,6 +213,7 @@ fn names_between(
 
 /// The locks of a page, fetched from each event loop ahead of their turn.
 struct Fetched {
+    waiters_max: usize,
     by_shard: Vec<FetchedFrom>,
 }
 
@@ -208,12 +224,12 @@ struct FetchedFrom {
 }
 
 impl Fetched {
-    fn new(names: &[(LockName, usize)], shards: usize) -> Fetched {
+    fn new(names: &[(LockName, usize)], shards: usize, waiters_max: usize) -> Fetched {
         let mut by_shard: Vec<_> = (0..shards).map(|_| FetchedFrom::default()).collect();
         for (name, shard) in names {
             by_shard[*shard].names.push_back(name.clone());
         }
-        Fetched { by_shard }
+        Fetched { waiters_max, by_shard }
     }
 
     /// The next lock of this loop, or `None` if it is nobody's any more.
@@ -222,12 +238,15 @@ impl Fetched {
         running: &Running,
         shard: usize,
     ) -> Result<Option<LockPart>, Unanswered> {
+        let waiters_max = self.waiters_max;
         let from = &mut self.by_shard[shard];
         if from.parts.is_empty() {
             let count = from.names.len().min(CLAIMS_A_SLICE);
             let names: Vec<LockName> = from.names.iter().take(count).cloned().collect();
             let parts = running
-                .ask(shard, move |inspected| parts_of(inspected.engine, &names, inspected.now))
+                .ask(shard, move |inspected| {
+                    parts_of(inspected.engine, &names, inspected.now, waiters_max)
+                })
                 .await?;
             from.names.drain(..parts.len());
             from.parts.extend(parts);
@@ -237,11 +256,16 @@ impl Fetched {
 }
 
 /// The first of these locks, as many as are in a slice.
-fn parts_of(engine: &Engine, names: &[LockName], now: Now) -> Vec<Option<LockPart>> {
+fn parts_of(
+    engine: &Engine,
+    names: &[LockName],
+    now: Now,
+    waiters_max: usize,
+) -> Vec<Option<LockPart>> {
     let mut claims = 0;
     let mut parts = Vec::new();
     for name in names {
-        let part = engine.lock(name).map(|lock| LockPart::of(lock, now));
+        let part = engine.lock(name).map(|lock| LockPart::of(lock, now, waiters_max));
         claims += part.as_ref().map_or(1, |part| 1 + part.waiters.len());
         parts.push(part);
         if claims >= CLAIMS_A_SLICE {
@@ -256,19 +280,26 @@ struct LockPart {
     name: LockName,
     now: Now,
     holder: Option<ClaimView>,
+    /// The length of the queue.
+    waiters_len: u32,
     waiters: Vec<ClaimView>,
+    /// How many more are wanted.
+    waiters_left: usize,
     /// How to go on, if there is more of the queue.
     cursor: Option<QueueCursor>,
 }
 
 impl LockPart {
-    fn of(lock: LockView<'_>, now: Now) -> LockPart {
+    fn of(lock: LockView<'_>, now: Now, waiters_max: usize) -> LockPart {
         let mut cursor = QueueCursor::default();
-        let (waiters, is_at_end) = lock.waiters_behind(&mut cursor, CLAIMS_A_SLICE);
+        let (waiters, is_at_end) =
+            lock.waiters_behind(&mut cursor, waiters_max.min(CLAIMS_A_SLICE));
         LockPart {
             name: lock.name().clone(),
             now,
             holder: lock.holder(),
+            waiters_len: lock.waiters_len(),
+            waiters_left: waiters_max - waiters.len(),
             waiters,
             cursor: (!is_at_end).then_some(cursor),
         }
@@ -276,7 +307,7 @@ impl LockPart {
 }
 
 impl Outgoing {
-    /// Adds a lock with its whole queue.
+    /// Adds a lock with its queue, as far as it is wanted.
     async fn lock(
         &mut self,
         running: &Running,
@@ -284,7 +315,8 @@ impl Outgoing {
         part: LockPart,
         last_hold: Option<&LastHold>,
     ) -> Result<(), Incomplete> {
-        let LockPart { name, now, holder, waiters, mut cursor } = part;
+        let LockPart { name, now, holder, waiters_len, waiters, .. } = part;
+        let LockPart { mut waiters_left, mut cursor, .. } = part;
         self.text(r#"{"name":"#);
         self.json(&name.as_str());
         self.text(r#","holder":"#);
@@ -293,22 +325,26 @@ impl Outgoing {
             self.text(r#","last_hold":"#);
             self.json(last_hold);
         }
+        self.text(r#","waiters_count":"#);
+        self.json(&waiters_len);
         self.text(r#","waiters":["#);
         let mut is_first = true;
         self.waiters(&waiters, now, &mut is_first);
         self.flush_if_full().await?;
-        while let Some(mut from) = cursor.take() {
+        while let Some(mut from) = cursor.take().filter(|_| waiters_left > 0) {
             let name = name.clone();
+            let count_max = waiters_left.min(CLAIMS_A_SLICE);
             let (waiters, now, next) = running
                 .ask(shard, move |inspected| {
                     let Some(lock) = inspected.engine.lock(&name) else {
                         return (Vec::new(), inspected.now, None);
                     };
-                    let (waiters, is_at_end) = lock.waiters_behind(&mut from, CLAIMS_A_SLICE);
+                    let (waiters, is_at_end) = lock.waiters_behind(&mut from, count_max);
                     (waiters, inspected.now, (!is_at_end).then_some(from))
                 })
                 .await?;
             self.waiters(&waiters, now, &mut is_first);
+            waiters_left -= waiters.len();
             self.flush_if_full().await?;
             cursor = next;
         }

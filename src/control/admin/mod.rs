@@ -1,12 +1,13 @@
-//! The admin API. It has no authentication: who reaches the port may do everything, so the address
-//! that it is bound to is the access control, and a page in somebody's browser must not be able to
-//! reach it in that person's stead.
+//! The admin API, and a page that drives it. It has no authentication: who reaches the port may do
+//! everything, so the address that it is bound to is the access control, and a page from elsewhere
+//! in somebody's browser must not be able to reach it in that person's stead.
 
 mod actions;
 mod drain;
 mod info;
 mod listing;
 mod origin;
+mod page;
 mod request;
 mod sessions;
 mod stream;
@@ -146,8 +147,7 @@ impl Admin {
                 match rest {
                     [] => {
                         only_read(method)?;
-                        query.only(&[])?;
-                        listing::answer_one(self, lock).await
+                        listing::answer_one(self, lock, &query).await
                     }
                     ["release"] => {
                         only(method, &Method::POST, "POST")?;
@@ -160,6 +160,12 @@ impl Admin {
                     }
                     _ => Err(no_such_path()),
                 }
+            }
+            [name] => {
+                let file = page::file(name).ok_or_else(no_such_path)?;
+                only_read(method)?;
+                query.only(&[])?;
+                Ok(file)
             }
             _ => Err(no_such_path()),
         }

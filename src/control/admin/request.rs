@@ -1,6 +1,7 @@
 //! What a request names: a lock in its path, and parameters in its query.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 use monolock_core::lock_table::LockName;
 use monolock_core::session::PeerAddress;
@@ -72,15 +73,21 @@ impl Query {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// A whole number from 1 to `max`.
-    pub(super) fn number(&self, name: &str, max: u64) -> Result<Option<u64>, Refusal> {
+    /// A whole number out of `range`.
+    pub(super) fn number(
+        &self,
+        name: &str,
+        range: RangeInclusive<u64>,
+    ) -> Result<Option<u64>, Refusal> {
         let Some(text) = self.text(name) else { return Ok(None) };
         // A sign would be taken too.
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse() {
-            Ok(number) if digits && (1..=max).contains(&number) => Ok(Some(number)),
+            Ok(number) if digits && range.contains(&number) => Ok(Some(number)),
             _ => Err(Refusal::bad_request(format!(
-                "{name}: {text:?} is no whole number from 1 to {max}"
+                "{name}: {text:?} is no whole number from {} to {}",
+                range.start(),
+                range.end()
             ))),
         }
     }
@@ -125,13 +132,13 @@ mod tests {
     fn parameters_are_known_and_there_once() {
         let query = Query::parse("limit=10&after=a%2Fb+c").expect("a query");
         assert_eq!(query.text("after"), Some("a/b c"));
-        assert_eq!(query.number("limit", 10).expect("a number"), Some(10));
-        assert!(query.number("limit", 9).is_err());
+        assert_eq!(query.number("limit", 1..=10).expect("a number"), Some(10));
+        assert!(query.number("limit", 1..=9).is_err());
         assert!(query.only(&["limit", "after"]).is_ok());
         assert!(query.only(&["limit"]).is_err());
         for text in ["+1", "-1", "0", "", "1.0", "18446744073709551616", " 1"] {
             let query = Query(vec![("token".into(), text.into())]);
-            assert!(query.number("token", u64::MAX).is_err(), "{text:?}");
+            assert!(query.number("token", 1..=u64::MAX).is_err(), "{text:?}");
         }
         assert!(Query::parse("a=1&a=2").is_err());
     }

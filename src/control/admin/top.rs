@@ -52,7 +52,7 @@ pub(super) async fn answer(admin: &Admin, query: &Query) -> Result<Response, Ref
             return Err(Refusal::bad_request("by: choose waiters, oldest_wait or oldest_hold"));
         }
     };
-    let limit = query.number("limit", LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
+    let limit = query.number("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let limit = usize::try_from(limit).expect("limited");
     let running = &admin.running;
     // The least of those found so far is on top.

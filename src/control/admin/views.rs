@@ -17,6 +17,7 @@ pub(super) struct Holder {
     identity: &'static str,
     remote_addr: String,
     since: String,
+    held_ms: u64,
     lease_ms: u32,
     token: u64,
     last_heard_ms: u64,
@@ -28,6 +29,7 @@ impl Holder {
             identity: NO_IDENTITY,
             remote_addr: claim.peer.to_string(),
             since: rfc3339(wall_time_of(claim.since, now)),
+            held_ms: age_ms(claim.since, now),
             lease_ms: claim.lease_ms.get(),
             token: claim.token.expect("a holder has a token").get(),
             last_heard_ms: age_ms(claim.last_heard, now),
@@ -41,6 +43,7 @@ pub(super) struct Waiter {
     identity: &'static str,
     remote_addr: String,
     queued_at: String,
+    wait_ms: u64,
     lease_ms: u32,
     last_heard_ms: u64,
 }
@@ -51,6 +54,7 @@ impl Waiter {
             identity: NO_IDENTITY,
             remote_addr: claim.peer.to_string(),
             queued_at: rfc3339(wall_time_of(claim.since, now)),
+            wait_ms: age_ms(claim.since, now),
             lease_ms: claim.lease_ms.get(),
             last_heard_ms: age_ms(claim.last_heard, now),
         }
