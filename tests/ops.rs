@@ -5,6 +5,7 @@
 //! | `probes.rs` | when `/healthz` and `/readyz` say what |
 //! | `metrics.rs` | what `/metrics` counts, and that others can read it |
 //! | `hostile.rs` | clients that are silent, slow or many |
+//! | `monitoring.rs` | the dashboard, the alerts and the documented queries |
 //! | `prometheus.rs` | a scrape by Prometheus itself |
 
 mod harness;
@@ -13,6 +14,8 @@ mod harness;
 mod hostile;
 #[path = "ops/metrics.rs"]
 mod metrics;
+#[path = "ops/monitoring.rs"]
+mod monitoring;
 #[path = "ops/probes.rs"]
 mod probes;
 #[path = "ops/prometheus.rs"]
