@@ -15,6 +15,7 @@ use monolock_core::duration::parse_duration;
 use monolock_core::wire::PROTOCOL_VERSION;
 use tracing::Level;
 
+use crate::cli;
 use crate::control::AuditTarget;
 use crate::fatal::Fatal;
 
@@ -184,6 +185,12 @@ pub fn parse(
         }
     };
     let settings = match matches.subcommand() {
+        Some((name, _)) if name != "serve" => {
+            return Err(Fatal::usage(format_args!(
+                "{name:?} must be the first word: monolock {name} has flags of its own; see \
+                 monolock {name} --help"
+            )));
+        }
         Some((_, of_serve)) => Settings { outer: &matches, inner: Some(of_serve) },
         None => Settings { outer: &matches, inner: None },
     };
@@ -358,8 +365,10 @@ impl Settings<'_> {
     }
 }
 
-fn command() -> Command {
+/// The whole command line: the server's flags, and all commands.
+pub(crate) fn command() -> Command {
     let serve = Command::new("serve")
+        .override_usage("monolock serve [OPTIONS]")
         .about("Run the server; the same as no command at all")
         .args(flags())
         .arg(check_flag())
@@ -375,10 +384,11 @@ fn command() -> Command {
         .arg(check_flag())
         .arg(help_flag())
         .subcommand(serve)
+        .subcommands(cli::commands())
         .after_help(
-            "Every flag may be written -name value, -name=value, --name value or --name=value.\n\
-             A flag beats its variable, a variable its default; an empty variable is none.\n\n\
-             monolock run LOCK -- COMMAND holds a lock while a command runs: monolock run --help.",
+            "Without a command the server runs.\n\
+             Every flag may be written -name value, -name=value, --name value or --name=value.\n\
+             A flag beats its variable, a variable its default; an empty variable is none.",
         )
 }
 

@@ -51,15 +51,16 @@ impl Display for Fatal {
 pub(crate) fn escaped(line: &str) -> impl Display {
     fmt::from_fn(|f| {
         for c in line.chars() {
-            // A quote or a backslash, which would be escaped as well, makes two characters.
-            if c.is_control() || c.escape_debug().count() > 2 {
-                c.escape_debug().fmt(f)?;
-            } else {
-                c.fmt(f)?;
-            }
+            if is_plain(c) { c.fmt(f)? } else { c.escape_debug().fmt(f)? }
         }
         Ok(())
     })
+}
+
+/// Whether a terminal only shows this character, and does nothing else on it.
+pub(crate) fn is_plain(c: char) -> bool {
+    // A quote or a backslash, which would be escaped as well, makes two characters.
+    !c.is_control() && c.escape_debug().count() <= 2
 }
 
 impl std::error::Error for Fatal {}

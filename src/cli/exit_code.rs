@@ -1,5 +1,7 @@
-//! What the exit code of `monolock run` says. Beside these there is the command's own.
+//! What the exit codes of the commands say. Beside these `monolock run` has its command's own.
 
+/// An admin command was told of a lock, a holder or a waiter that is not there.
+pub const NOT_THERE: u8 = 1;
 /// The lock was lost, or held for as long as was permitted, while the command ran.
 pub const LOST: u8 = 123;
 /// The lock was not acquired in time.
@@ -24,5 +26,9 @@ Exit codes of monolock run:
   125            monolock itself failed: usage, a refusal by the server, or, with --no-retry, no
                  connection
   126, 127       the command can't be executed, was not found
+Exit codes of monolock locks, show, release, kick and info:
+  0              done
+  1              there is no such lock, holder or waiter
+  125            monolock itself failed: usage, no admin API on that address, a refusal by it
 The server exits with 0 after a clean stop, 1 for what it can't go on without, 2 for wrong usage.
 ";

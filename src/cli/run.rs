@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use super::child::{Child, State};
 use super::exit_code;
 use super::forwarded;
-use super::run_options::{Options, Request, Verbosity};
+use super::run_options::{Options, Verbosity};
 use super::say;
 use super::terminal::Terminal;
 use crate::clock;
@@ -28,12 +28,8 @@ use crate::clock;
 /// The command, from its arguments to the exit code.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let options = match Options::parse(arguments, |variable| std::env::var_os(variable)) {
-        Ok(Request::Run(options)) => options,
-        Ok(Request::Print(text)) => return super::print(&text),
-        Err(wrong) => {
-            say(wrong);
-            return ExitCode::from(exit_code::FAILED);
-        }
+        Ok(options) => options,
+        Err(instead) => return instead.exit(),
     };
     // One thread, the process's first: the kernel kills the command when the thread that has
     // started it ends, and this one ends with the process.

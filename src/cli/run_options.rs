@@ -3,24 +3,15 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, Command, value_parser};
 use monolock_core::duration::parse_duration;
 use rustix::process::Signal;
 
+use super::command_line::{self, Instead};
 use super::exit_code;
 
 const ADDRESS_DEFAULT: &str = "127.0.0.1:7070";
 const LEASE_DEFAULT: &str = "10s";
-
-/// What the command line asks for.
-#[derive(Debug)]
-pub(crate) enum Request {
-    /// Hold a lock and run a command.
-    Run(Options),
-    /// Print this and be done.
-    Print(String),
-}
 
 /// How much is said on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,26 +47,21 @@ impl Options {
     /// Understands the arguments behind `run`, and the environment.
     ///
     /// # Errors
-    /// One line that names what is wrong.
+    /// What to print in place of running it.
     pub(crate) fn parse(
         arguments: &[OsString],
         environment: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Request, String> {
-        let matches = match command().try_get_matches_from(arguments) {
-            Ok(matches) => matches,
-            Err(error) if error.kind() == ErrorKind::DisplayHelp => {
-                return Ok(Request::Print(error.to_string()));
-            }
-            Err(error) => return Err(usage_line(&error)),
-        };
+    ) -> Result<Options, Instead> {
+        let matches = command_line::matches(command(), arguments)?;
         let setting = |name, variable, default: &str| {
-            setting(&matches, &environment, name, variable, default)
+            command_line::setting(&matches, &environment, name, variable, default)
         };
         let (lease, place) = setting("lease", "MONOLOCK_LEASE", LEASE_DEFAULT)?;
-        let lease = parse_duration(&lease).map_err(|error| format!("{place}: {error}"))?;
+        let lease =
+            parse_duration(&lease).map_err(|error| Instead::Wrong(format!("{place}: {error}")))?;
         let (address, _) = setting("address", "MONOLOCK_ADDRESS", ADDRESS_DEFAULT)?;
         let code = |name, default| matches.get_one(name).copied().unwrap_or(default);
-        Ok(Request::Run(Options {
+        Ok(Options {
             lock: matches.get_one::<String>("lock").cloned().unwrap_or_default(),
             command: matches.get_many("command").into_iter().flatten().cloned().collect(),
             address,
@@ -93,56 +79,19 @@ impl Options {
                 (_, true) => Verbosity::Verbose,
                 _ => Verbosity::Normal,
             },
-        }))
+        })
     }
 }
 
-/// The text of `--help`.
-pub(crate) fn help() -> String {
-    command().render_help().to_string()
-}
-
-/// A flag's value, else its variable's, else the default; and where it stands.
-fn setting(
-    matches: &ArgMatches,
-    environment: &impl Fn(&str) -> Option<OsString>,
-    name: &'static str,
-    variable: &'static str,
-    default: &str,
-) -> Result<(String, String), String> {
-    if let Some(value) = matches.get_one::<String>(name) {
-        return Ok((value.clone(), format!("--{name}")));
-    }
-    match environment(variable).filter(|value| !value.is_empty()) {
-        None => Ok((default.to_owned(), format!("--{name}"))),
-        Some(value) => match value.into_string() {
-            Ok(value) => Ok((value, variable.to_owned())),
-            Err(_) => Err(format!("{variable}: not UTF-8")),
-        },
-    }
-}
-
-fn command() -> Command {
-    Command::new("monolock run")
-        .about(
-            "Holds a lock while a command runs. The command is executed directly, without a shell, \
-             and finds MONOLOCK_LOCK, MONOLOCK_TOKEN and MONOLOCK_LEASE_MS in its environment.",
-        )
-        .no_binary_name(true)
-        .disable_help_flag(true)
+pub(crate) fn command() -> Command {
+    command_line::command("run")
+        .about("Hold a lock while a command runs")
         .override_usage("monolock run [OPTIONS] LOCK -- COMMAND [ARG]...")
         .args(server_args())
         .args(waiting_args())
         .args(ending_args())
         .arg(flag("verbose", 'v', "Say every step on stderr").conflicts_with("quiet"))
         .arg(flag("quiet", 'q', "Say only why the command was not run"))
-        .arg(
-            Arg::new("help")
-                .short('h')
-                .long("help")
-                .action(ArgAction::HelpShort)
-                .help("Print this"),
-        )
         .arg(Arg::new("lock").value_name("LOCK").required(true).help("The lock, 1 to 255 bytes"))
         .arg(
             Arg::new("command")
@@ -153,7 +102,11 @@ fn command() -> Command {
                 .last(true)
                 .value_parser(value_parser!(OsString)),
         )
-        .after_help("Exit codes: monolock help exit-codes")
+        .after_help(
+            "The command is executed directly, without a shell, and finds MONOLOCK_LOCK, \
+             MONOLOCK_TOKEN and MONOLOCK_LEASE_MS in its environment.\n\
+             Exit codes: monolock help exit-codes",
+        )
 }
 
 fn server_args() -> [Arg; 2] {
@@ -234,14 +187,6 @@ fn parse_signal(text: &str) -> Result<Signal, &'static str> {
         .ok_or("not a signal that ends a command: choose one such as TERM, INT or 9")
 }
 
-/// The first sentence of what clap has to say, on one line.
-fn usage_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let paragraph = text.split("\n\n").next().unwrap_or_default();
-    let words: Vec<&str> = paragraph.trim_start_matches("error: ").split_whitespace().collect();
-    format!("{}; see monolock run --help", words.join(" "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,10 +197,10 @@ mod tests {
             let found = variables.iter().find(|(variable, _)| *variable == name);
             found.map(|(_, value)| OsString::from(value))
         };
-        match Options::parse(&arguments, environment)? {
-            Request::Run(options) => Ok(options),
-            Request::Print(text) => panic!("{text}"),
-        }
+        Options::parse(&arguments, environment).map_err(|instead| match instead {
+            Instead::Wrong(line) => line,
+            Instead::Print(text) => panic!("{text}"),
+        })
     }
 
     #[test]
@@ -267,7 +212,7 @@ mod tests {
         assert_eq!((options.wait_max, options.hold_max, options.kill_after), (None, None, None));
         assert_eq!((options.conflict_exit_code, options.lost_exit_code), (124, 123));
         assert_eq!((options.signal, options.verbosity), (Signal::TERM, Verbosity::Normal));
-        let text = help();
+        let text = command().render_help().to_string();
         for default in [ADDRESS_DEFAULT, LEASE_DEFAULT, "124", "123", "TERM"] {
             assert!(text.contains(&format!("[default: {default}]")), "{default}: {text}");
         }
