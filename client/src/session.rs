@@ -1,7 +1,8 @@
 //! One connection, which is one claim on one lock: dialling it, waiting in the queue, holding.
 //! What is due and what an answer means is decided by [`Claim`]; here bytes are moved.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +11,14 @@ use monolock_core::claim::{Claim, Due, Loss as CoreLoss, News};
 use monolock_core::fencing::Token;
 use monolock_core::wire::{Acquire, ErrorClass, HEARTBEAT, encode_acquire};
 use tokio::io::Interest;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::select;
 
 use crate::clock::{self, Timer};
 use crate::failure::{AcquireError, Loss, ServerError};
 use crate::tenure::Tenure;
 
-/// The longest that a dial may take; the kernel alone would try for two minutes.
+/// The longest that the dial of an address may take; the kernel alone would try for two minutes.
 const DIAL_MAX: Duration = Duration::from_secs(5);
 
 /// Reads in one turn, so that a server that doesn't stop talking can't keep the deadline away.
@@ -52,15 +53,7 @@ impl Session {
             address: address.to_owned(),
             reason: reason.into(),
         };
-        let stream = select! {
-            biased;
-            dialled = TcpStream::connect(address) => {
-                dialled.map_err(|error| unreachable(error.to_string()))?
-            }
-            _ = timer.at(clock::now().after(DIAL_MAX)) => {
-                return Err(unreachable(format!("no answer within {DIAL_MAX:?}")));
-            }
-        };
+        let stream = connect(address, &mut timer).await.map_err(unreachable)?;
         // A heartbeat is one byte, and must not wait for more.
         stream.set_nodelay(true).map_err(|error| unreachable(error.to_string()))?;
         let mut unsent = Vec::new();
@@ -183,6 +176,41 @@ impl Session {
             _ => AcquireError::Lost { name, loss: Loss::of_claim(loss, reason) },
         }
     }
+}
+
+/// Looks the host up, and tries its addresses one after the other: one that is silent must not take
+/// the time of the others.
+async fn connect(address: &str, timer: &mut Timer) -> Result<TcpStream, String> {
+    let too_late = || format!("no answer within {DIAL_MAX:?}");
+    let addresses = select! {
+        biased;
+        found = lookup_host(address) => found.map_err(|error| error.to_string())?,
+        _ = timer.at(clock::now().after(DIAL_MAX)) => {
+            return Err(format!("the host was not found within {DIAL_MAX:?}"));
+        }
+    };
+    dial_any(addresses, timer)
+        .await
+        .map_err(|error| error.map_or_else(too_late, |error| error.to_string()))
+}
+
+/// Says what the last one of them has failed with; nothing, if it did not answer in time.
+async fn dial_any(
+    addresses: impl Iterator<Item = SocketAddr>,
+    timer: &mut Timer,
+) -> Result<TcpStream, Option<io::Error>> {
+    let mut last = Some(io::Error::other("the host has no address"));
+    for address in addresses {
+        last = select! {
+            biased;
+            dialled = TcpStream::connect(address) => match dialled {
+                Ok(stream) => return Ok(stream),
+                Err(error) => Some(error),
+            },
+            _ = timer.at(clock::now().after(DIAL_MAX)) => None,
+        };
+    }
+    Err(last)
 }
 
 /// Says at the end that a connection is closed.

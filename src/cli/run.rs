@@ -22,7 +22,7 @@ use super::exit_code;
 use super::forwarded;
 use super::run_options::{Options, Verbosity};
 use super::say;
-use super::terminal::Terminal;
+use super::terminal::{self, Terminal};
 use crate::clock;
 
 /// The command, from its arguments to the exit code.
@@ -79,6 +79,9 @@ async fn hold_and_run(options: Options) -> io::Result<u8> {
                     let _ = to_command.send(signal);
                 } else if forwarded::ends_a_wait(signal) {
                     return Ok(code_of_signal(signal));
+                } else if signal == Signal::TSTP {
+                    // Ctrl-Z: it was caught for the command's sake, and there is none yet.
+                    terminal::stop_this_process();
                 }
             }
         }

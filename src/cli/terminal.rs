@@ -61,8 +61,7 @@ impl Terminal {
         }
         let was_given = self.is_given;
         self.take_back();
-        // It can't fail: every process may signal itself.
-        let _ = kill_process(getpid(), Signal::STOP);
+        stop_this_process();
         if was_given || wants_terminal {
             self.give_to(child);
         }
@@ -87,4 +86,10 @@ impl Terminal {
         }
         self.is_given
     }
+}
+
+/// Returns when the shell wants it to go on.
+pub(crate) fn stop_this_process() {
+    // It can't fail: every process may signal itself.
+    let _ = kill_process(getpid(), Signal::STOP);
 }

@@ -147,6 +147,22 @@ fn ctrl_z_stops_both_and_fg_resumes_them() {
 }
 
 #[test]
+fn ctrl_z_stops_a_job_in_the_queue_and_fg_resumes_it() {
+    let Some(mut typist) = Typist::sit_down() else { return };
+    let server = Launch::on_loopback().start();
+    let (holder, _) = Client::owner(server.address(), "a", LONG_LEASE_MS);
+    typist.run(&server, "-v --lease 1h", "sh -c 'echo r\"\"an'");
+    typist.expect("waiting in its queue");
+    typist.press(CTRL_Z);
+    typist.expect("Stopped");
+    typist.expect("prompt> ");
+    typist.enter("fg");
+    holder.close();
+    typist.expect("ran");
+    typist.expect_exit_code(0);
+}
+
+#[test]
 fn a_job_that_was_stopped_for_longer_than_its_lease_ends_with_fg() {
     let Some(mut typist) = Typist::sit_down() else { return };
     let server = Launch::on_loopback().start();
