@@ -237,3 +237,67 @@ async fn a_server_that_says_nothing_is_given_up_within_the_lease() {
     assert!(matches!(lost, AcquireError::Lost { .. }), "{lost:?}");
     assert!(begun.elapsed() < PATIENCE);
 }
+
+#[tokio::test]
+async fn a_port_that_refuses_for_ten_seconds_is_dialled_a_few_times() {
+    let port = scripted::own_port();
+    let (sender, mut progress) = mpsc::unbounded_channel();
+    let lock = client_of(port).lock("a").retrying().report_to(sender);
+    let running = tokio::spawn(async move { lock.run(|_| async {}).await });
+    let refusing_ends = Instant::now() + Duration::from_secs(10);
+    let mut waits = Vec::new();
+    let counting = async {
+        while let Some(Progress::Retrying { failure, after }) = progress.recv().await {
+            assert!(matches!(failure, AcquireError::Unreachable { .. }), "{failure:?}");
+            waits.push(after);
+        }
+    };
+    tokio::select! {
+        () = counting => panic!("it has given up"),
+        () = tokio::time::sleep_until(refusing_ends.into()) => {}
+    }
+    // 100 ms and longer, then 200 ms, 400 ms, and so on to 2.5 s.
+    assert!((4..=8).contains(&waits.len()), "{waits:?}");
+    let _server = Launch::on(&port).start();
+    running.await.expect("no panic").expect("acquired when the server was there");
+}
+
+/// Everybody's claim ends at one moment, and nobody listens any more.
+#[tokio::test]
+async fn a_crowd_that_is_sent_away_comes_back_scattered() {
+    const CROWD: usize = 100;
+    let port = scripted::own_port();
+    let server = Launch::on(&port).start();
+    let (_holder, _) = Client::owner(port, "a", LONG_LEASE_MS);
+    let mut crowd = Vec::new();
+    for _ in 0..CROWD {
+        let (sender, mut progress) = mpsc::unbounded_channel();
+        let lock = client_of(port).lock("a").retrying().report_to(sender);
+        let running = tokio::spawn(async move { lock.run(|_| async {}).await });
+        assert!(matches!(progress.recv().await, Some(Progress::Queued { .. })));
+        crowd.push((running, progress));
+    }
+    server.signal(rustix::process::Signal::TERM);
+    let mut first_waits = Vec::new();
+    for (running, progress) in &mut crowd {
+        let mut waits = Vec::new();
+        while waits.len() < 3 {
+            match progress.recv().await {
+                Some(Progress::Retrying { after, .. }) => waits.push(after),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(waits[0], Duration::ZERO, "another server may be there");
+        for (wait, least_ms) in waits[1..].iter().zip([100, 200]) {
+            assert!(*wait >= Duration::from_millis(least_ms), "{waits:?}");
+        }
+        first_waits.push(waits[1]);
+        running.abort();
+    }
+    first_waits.sort_unstable();
+    // Of 100 drawn from 100 ms, the chance that all of them fall into half of that is 2^-92.
+    let spread = first_waits[CROWD - 1] - first_waits[0];
+    assert!(spread > Duration::from_millis(50), "{first_waits:?}");
+    first_waits.dedup();
+    assert!(first_waits.len() > CROWD / 2, "{first_waits:?}");
+}

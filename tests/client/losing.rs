@@ -3,10 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use monolock_client::{Client as LockClient, Held, Loss, RunError, StopReason};
+use monolock_client::{
+    AcquireError, Client as LockClient, Held, Loss, Progress, RunError, StopReason,
+};
 use tokio::sync::oneshot;
 
 use crate::harness::client::Client;
+use crate::harness::http;
 use crate::harness::patience::{LONG_LEASE_MS, PATIENCE};
 use crate::harness::server::Launch;
 use crate::scripted::{self, Direction, Wire};
@@ -142,4 +145,106 @@ async fn a_wire_that_is_dead_in_one_direction_never_makes_two_holders() {
             other => panic!("{direction:?}: {other:?}"),
         }
     }
+}
+
+/// Answers take a while in one direction and none in the other, which no clock of the client's can
+/// tell from the way in between: it must hold what it can hold.
+#[tokio::test]
+async fn a_wire_that_is_slow_in_one_direction_costs_no_lock() {
+    for direction in [Direction::ToServer, Direction::ToClient] {
+        let server = Launch::on_loopback().start();
+        let wire = Wire::to(server.address());
+        wire.delay(direction, Duration::from_millis(600));
+        let client = LockClient::new(&wire.address().to_string()).expect("an address");
+        let lease = Duration::from_secs(3);
+        let lock = client.lock("a").lease(lease);
+        let ran = lock.run(|held: Held| async move {
+            tokio::time::sleep(lease * 2).await;
+            held.token()
+        });
+        ran.await.expect("never lost").expect("still held");
+        Client::owner_patiently(server.address(), "a");
+    }
+}
+
+/// It becomes slower than a lease while the lock is held: the holder must know that it has none
+/// before the server gives it to the next.
+#[tokio::test]
+async fn a_wire_that_becomes_slower_than_a_lease_never_makes_two_holders() {
+    for direction in [Direction::ToServer, Direction::ToClient] {
+        let server = Launch::on_loopback().start();
+        let wire = Wire::to(server.address());
+        let client = LockClient::new(&wire.address().to_string()).expect("an address");
+        let lock = client.lock("a").lease(Duration::from_millis(500)).stop_within(PATIENCE);
+        let address = server.address();
+        let ran = lock.run(|held: Held| async move {
+            held.token().expect("held");
+            wire.delay(direction, Duration::from_secs(3));
+            let waiting = tokio::task::spawn_blocking(move || {
+                let mut waiter = Client::waiter(address, "a", LONG_LEASE_MS);
+                waiter.expect_acquired();
+                held.token()
+            });
+            waiting.await.expect("the lock changes hands")
+        });
+        match ran.await {
+            Err(RunError::Lost { loss: Loss::Expired, output: Some(Err(Loss::Expired)) }) => {}
+            other => panic!("{direction:?}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_administrator_takes_the_lock_from_its_work() {
+    let server = Launch::on_loopback().args(["--admin-listen", "127.0.0.1:0"]).start();
+    let client = LockClient::new(&server.address().to_string()).expect("an address");
+    let (address, admin) = (server.address(), server.admin_address());
+    let lock = client.lock("a/b").stop_within(PATIENCE);
+    let ran = lock.run(|held: Held| async move {
+        let token = held.token().expect("held").get();
+        let taken = tokio::task::spawn_blocking(move || {
+            let mut waiter = Client::waiter(address, "a/b", LONG_LEASE_MS);
+            let path = format!("/api/locks/a%2Fb/release?token={token}");
+            assert_eq!(http::request(admin, "POST", &path, "Content-Length: 0\r\n").status, 200);
+            waiter.expect_acquired()
+        });
+        assert!(taken.await.expect("the next one has it") > token);
+        (held.stopping().await, held.token().is_err())
+    });
+    match ran.await {
+        Err(RunError::Lost {
+            loss: Loss::Administrator(error),
+            output: Some((StopReason::Lost(Loss::Administrator(_)), true)),
+        }) => assert_eq!(error.code.get(), 0x02),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A kick ends a wait, and who tries again is at the back of the queue.
+#[tokio::test]
+async fn a_waiter_that_is_kicked_comes_back_behind_the_others() {
+    let server = Launch::on_loopback().args(["--admin-listen", "127.0.0.1:0"]).start();
+    let client = LockClient::new(&server.address().to_string()).expect("an address");
+    let (holder, _) = Client::owner(server.address(), "a", LONG_LEASE_MS);
+    let (sender, mut progress) = tokio::sync::mpsc::unbounded_channel();
+    let lock = client.lock("a").retrying().report_to(sender);
+    let running = tokio::spawn(async move { lock.run(|_| async {}).await });
+    assert!(matches!(progress.recv().await, Some(Progress::Queued { .. })));
+    let mut behind = Client::waiter(server.address(), "a", LONG_LEASE_MS);
+    let queue = http::get(server.admin_address(), "/api/locks/a").json();
+    let address = queue["waiters"][0]["remote_addr"].as_str().expect("an address").to_owned();
+    let path = format!("/api/locks/a/waiters/{address}");
+    assert_eq!(http::request(server.admin_address(), "DELETE", &path, "").status, 200);
+    let retrying = progress.recv().await;
+    let Some(Progress::Retrying { failure: AcquireError::Lost { loss, .. }, after }) = retrying
+    else {
+        panic!("{retrying:?}")
+    };
+    assert!(matches!(loss, Loss::Administrator(_)), "{loss:?}");
+    assert!(after >= Duration::from_millis(100), "{after:?}");
+    assert!(matches!(progress.recv().await, Some(Progress::Queued { .. })));
+    holder.close();
+    behind.expect_acquired();
+    behind.close();
+    running.await.expect("no panic").expect("acquired at last");
 }

@@ -2,8 +2,8 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -98,11 +98,18 @@ impl Peer {
     }
 }
 
-/// A wire between clients and a server, whose two directions can be cut. What is sent on a cut one
-/// is lost, as far as the other side can tell; no side sees the connection end.
+/// A wire between clients and a server, whose two directions can be cut or made slow. What is sent
+/// on a cut one is lost, as far as the other side can tell; no side sees the connection end.
 pub(crate) struct Wire {
     address: SocketAddr,
-    is_cut: Arc<[AtomicBool; 2]>,
+    ways: Arc<[Way; 2]>,
+}
+
+/// One direction.
+#[derive(Default)]
+struct Way {
+    is_cut: AtomicBool,
+    delay_ms: AtomicU64,
 }
 
 /// A direction of a wire.
@@ -114,17 +121,24 @@ pub(crate) enum Direction {
 
 impl Wire {
     pub(crate) fn to(server: SocketAddr) -> Wire {
-        let is_cut = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
-        let flags = Arc::clone(&is_cut);
+        let ways = Arc::new([Way::default(), Way::default()]);
+        let both = Arc::clone(&ways);
         let address = serve(move |Peer { stream: client }| {
             let server = TcpStream::connect(server).expect("the server listens");
             server.set_nodelay(true).expect("setting TCP_NODELAY");
             thread::scope(|scope| {
-                scope.spawn(|| carry(&client, &server, &flags[Direction::ToServer as usize]));
-                scope.spawn(|| carry(&server, &client, &flags[Direction::ToClient as usize]));
+                for (from, to, direction) in [
+                    (&client, &server, Direction::ToServer),
+                    (&server, &client, Direction::ToClient),
+                ] {
+                    let (take_up, taken_up) = mpsc::channel();
+                    let way = &both[direction as usize];
+                    scope.spawn(move || way.take_up(from, &take_up));
+                    scope.spawn(move || way.deliver(&taken_up, to));
+                }
             });
         });
-        Wire { address, is_cut }
+        Wire { address, ways }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -132,35 +146,56 @@ impl Wire {
     }
 
     pub(crate) fn cut(&self, direction: Direction) {
-        self.is_cut[direction as usize].store(true, Ordering::SeqCst);
+        self.ways[direction as usize].is_cut.store(true, Ordering::SeqCst);
+    }
+
+    /// What is sent from now on takes so long, the end of the stream too.
+    pub(crate) fn delay(&self, direction: Direction, delay: Duration) {
+        let delay_ms = u64::try_from(delay.as_millis()).expect("a short time");
+        self.ways[direction as usize].delay_ms.store(delay_ms, Ordering::SeqCst);
     }
 }
 
-fn carry(mut from: &TcpStream, mut to: &TcpStream, is_cut: &AtomicBool) {
-    let mut bytes = [0; 4096];
-    while let Ok(len @ 1..) = from.read(&mut bytes) {
-        if is_cut.load(Ordering::SeqCst) {
-            continue;
-        }
-        if to.write_all(&bytes[..len]).is_err() {
-            break;
+impl Way {
+    fn take_up(&self, mut from: &TcpStream, taken_up: &mpsc::Sender<(Instant, Vec<u8>)>) {
+        let mut bytes = [0; 4096];
+        loop {
+            let len = from.read(&mut bytes).unwrap_or(0);
+            let delay = Duration::from_millis(self.delay_ms.load(Ordering::SeqCst));
+            let is_lost = self.is_cut.load(Ordering::SeqCst) && len > 0;
+            // The other end may have closed, and nobody delivers any more.
+            if !is_lost && taken_up.send((Instant::now() + delay, bytes[..len].to_vec())).is_err() {
+                break;
+            }
+            if len == 0 {
+                break;
+            }
         }
     }
-    if !is_cut.load(Ordering::SeqCst) {
-        // It may be shut already, by the other end.
-        let _ = to.shutdown(Shutdown::Write);
+
+    fn deliver(&self, taken_up: &mpsc::Receiver<(Instant, Vec<u8>)>, mut to: &TcpStream) {
+        while let Ok((due, bytes)) = taken_up.recv() {
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            if bytes.is_empty() || to.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+        if !self.is_cut.load(Ordering::SeqCst) {
+            // It may be shut already, by the other end.
+            let _ = to.shutdown(Shutdown::Write);
+        }
     }
 }
 
 /// When each connection was made, at a port that does nothing but close it with this farewell.
 pub(crate) struct Doorbell {
     pub(crate) address: SocketAddr,
-    rings: std::sync::mpsc::Receiver<Instant>,
+    rings: mpsc::Receiver<Instant>,
 }
 
 impl Doorbell {
     pub(crate) fn answering(farewell: Vec<u8>) -> Doorbell {
-        let (ring, rings) = std::sync::mpsc::channel();
+        let (ring, rings) = mpsc::channel();
         let address = serve(move |mut peer| {
             // The test may have seen enough.
             let _ = ring.send(Instant::now());

@@ -1,5 +1,9 @@
 //! A loss, a wrapper that is killed or stopped, `--max-hold`.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+
 use rustix::process::Signal;
 
 use crate::harness::client::Client;
@@ -100,4 +104,71 @@ fn a_command_is_ended_when_it_has_held_for_long_enough() {
     Client::owner_patiently(server.address(), "a");
     // Who is done before has nothing to do with it.
     finish(shell_under_lock(server.address(), ["--max-hold", "1h"], "exit 3")).expect_code(3);
+}
+
+#[test]
+fn an_administrator_ends_the_command() {
+    let server = Launch::on_loopback().args(["--admin-listen", "127.0.0.1:0"]).start();
+    let script = "trap 'echo told; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
+    let options = ["--kill-after", "1h"];
+    let mut wrapper = Wrapper::start(shell_under_lock(server.address(), options, script));
+    assert_eq!(wrapper.line(), "ready");
+    let mut waiter = Client::waiter(server.address(), "a", LONG_LEASE_MS);
+    let mut release = Command::new(env!("CARGO_BIN_EXE_monolock"));
+    let admin = server.admin_address().to_string();
+    let released = release.args(["release", "a", "--admin-address", &admin]).output();
+    assert!(released.expect("the binary").status.success());
+    waiter.expect_acquired();
+    assert_eq!(wrapper.line(), "told");
+    let ran = wrapper.finish();
+    assert!(ran.expect_code(123).stderr.contains("an administrator ended the claim"), "{ran:?}");
+}
+
+/// Something that is no lock server, before the grant and after it.
+#[test]
+fn a_server_that_answers_garbage_is_left() {
+    for (answer, code) in [
+        (&b"SSH-2.0-OpenSSH_9.2\r\n"[..], 125),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", 125),
+        (b"", 125),
+    ] {
+        let address = answering(answer);
+        let ran = finish(shell_under_lock(address, ["--no-retry"], "echo ran"));
+        assert_eq!(ran.expect_code(code).stdout, "");
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+    }
+    // Not tried again: it would only come again.
+    let ran = finish(shell_under_lock(answering(b"220 mail ESMTP\r\n"), [], "echo ran"));
+    assert!(ran.expect_code(125).stderr.contains("does not keep to the protocol"), "{ran:?}");
+    let granted_first = b"\x12\0\0\0\0\0\0\0\x07";
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let options = ["--lease", "1s", "--kill-after", "1h"];
+    let mut wrapper = Wrapper::start(shell_under_lock(
+        address,
+        options,
+        "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done",
+    ));
+    let (mut server, _) = listener.accept().expect("a client");
+    server.write_all(granted_first).expect("it reads");
+    assert_eq!(wrapper.line(), "ready");
+    server.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").expect("it reads");
+    let ran = wrapper.finish();
+    assert!(ran.expect_code(123).stderr.contains("does not keep to the protocol"), "{ran:?}");
+}
+
+/// Where every connection gets this, and is closed.
+fn answering(answer: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("accepting");
+            // The ACQUIRE first, or the kernel would break the connection off.
+            let _ = stream.read(&mut [0; 64]);
+            // It may have left.
+            let _ = stream.write_all(answer);
+        }
+    });
+    address
 }
