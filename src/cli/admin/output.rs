@@ -1,5 +1,5 @@
-//! What is printed: a table on a terminal, lines with tabs for programs, or JSON as the API says it.
-//! Whatever is in a name, nothing of it acts on a terminal.
+//! What is printed: a table on a terminal, lines with tabs for programs, or the API's JSON. Whatever
+//! is in a name, nothing of it acts on a terminal.
 
 use std::env;
 use std::fmt::Write as _;
@@ -200,8 +200,8 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The same JSON without characters that would act on a terminal. They can only be in strings, where
-/// all may be escaped, and JSON itself leaves many of them as they are.
+/// The same JSON without characters that would act on a terminal, many of which JSON leaves as they
+/// are. They can only be in strings, where everything may be escaped.
 fn harmless(json: &str) -> String {
     let mut harmless = String::with_capacity(json.len());
     for c in json.chars() {
