@@ -1,5 +1,5 @@
-//! What is printed: a table on a terminal, lines with tabs for programs, or the API's JSON. Whatever
-//! is in a name, nothing of it acts on a terminal.
+//! What is printed: a table on a terminal, lines with tabs for programs, or the API's JSON.
+//! Whatever is in a name, nothing of it acts on a terminal.
 
 use std::env;
 use std::fmt::Write as _;
