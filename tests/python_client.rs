@@ -10,6 +10,11 @@ use crate::harness::outside;
 use crate::harness::server::Launch;
 
 #[test]
+fn frames_are_those_of_the_vectors() {
+    run_module("test_wire");
+}
+
+#[test]
 fn what_can_not_be_is_refused() {
     run_module("test_input");
 }
@@ -74,7 +79,11 @@ fn types_are_right() {
     let cache = tempfile::tempdir().expect("a directory");
     let mut mypy = python();
     mypy.args(["-m", "mypy", "--strict", "--python-version=3.10", "--cache-dir"]);
-    let output = mypy.arg(cache.path()).args(["src", "tests"]).output().expect("starting python3");
+    let output = mypy
+        .arg(cache.path())
+        .args(["src", "tests", "examples"])
+        .output()
+        .expect("starting python3");
     if text(&output).contains("No module named mypy") {
         outside::say_skipped("the Python package mypy");
         return;

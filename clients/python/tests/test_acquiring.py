@@ -101,9 +101,11 @@ class Failing(unittest.TestCase):
         port = server.ADDRESS.rsplit(":", 1)[1]
         client = monolock.Client(f"localhost:{port}")
         self.assertTrue(client.lock(self.id()).run(monolock.Held.token))
-        nowhere = monolock.Client("host.invalid:7070").lock("a", wait_at_most=server.PATIENCE)
-        with self.assertRaises(monolock.Unreachable):
-            nowhere.run(self.not_begun)
+        # No name at all, and one that can't be encoded.
+        for host in ["host.invalid", "x" * 64 + ".invalid"]:
+            nowhere = monolock.Client(f"{host}:7070").lock("a", wait_at_most=server.PATIENCE)
+            with self.assertRaises(monolock.Unreachable):
+                nowhere.run(self.not_begun)
 
     def test_a_refusal_is_not_tried_again(self) -> None:
         def refuse(peer: Peer) -> None:

@@ -89,11 +89,12 @@ class Blocking(unittest.TestCase):
             server.force_release(self.name)
             held.wait_for_stop(server.PATIENCE)
 
-        with self.assertRaises(monolock.LockLost) as lost, self.client.lock(self.name).hold() as held:
+        lock = self.client.lock(self.name)
+        with self.assertRaises(monolock.LockLost) as lost, lock.hold() as held:
             lose(held)
             raise KeyError("in the work")
         self.assertIsInstance(lost.exception.__cause__, KeyError)
-        with self.assertRaises(monolock.LockLost) as lost, self.client.lock(self.name).hold() as held:
+        with self.assertRaises(monolock.LockLost) as lost, lock.hold() as held:
             lose(held)
             held.token()
         self.assertIsNone(lost.exception.__cause__, "it is the same loss")
@@ -260,25 +261,4 @@ class Async(unittest.IsolatedAsyncioTestCase):
 
         with self.assertRaises(asyncio.TimeoutError):
             await asyncio.wait_for(self.client.lock(self.name).run_async(work), 0.1)
-        server.wait_until("the lock is idle", lambda: server.view(self.name) is None)
-
-    def test_an_event_loop_that_is_left_releases(self) -> None:
-        """Not closed by asyncio.run, which would cancel what is under way."""
-        loop = asyncio.new_event_loop()
-        begun = asyncio.Event()
-
-        async def work(_: monolock.Held) -> None:
-            begun.set()
-            await asyncio.Event().wait()
-
-        async def main() -> None:
-            self.calling = asyncio.ensure_future(self.client.lock(self.name).run_async(work))
-            await begun.wait()
-
-        loop.run_until_complete(main())
-        self.assertIsNotNone(server.view(self.name))
-        self.calling.cancel()
-        with self.assertRaises(asyncio.CancelledError):
-            loop.run_until_complete(self.calling)
-        loop.close()
         server.wait_until("the lock is idle", lambda: server.view(self.name) is None)

@@ -22,12 +22,12 @@ be the leader whenever possible                        ``client.lock(name).elect
 give others a turn                                     ``client.lock(name, hold_at_most=60)``
 =====================================================  ========================================
 
-A holder that is silent for its lease loses the lock, or nobody could ever have it after a crash. The
-client sends heartbeats from a thread of its own, stops before the server does, and counts on a clock
-that runs on while the machine sleeps. And still a process can be paused between its look at the
-clock and its next write. So each grant has a *fencing token*, larger than all before it, and what
-the lock guards should refuse a write whose token is smaller than the largest that it has seen: see
-:meth:`Held.write`.
+A holder that is silent for its lease loses the lock, or nobody could ever have it after a crash.
+The client sends heartbeats from a thread of its own, stops before the server does, and counts on a
+clock that runs on while the machine sleeps. And still a process can be paused between its look at
+the clock and its next write. So each grant has a *fencing token*, larger than all before it, and
+what the lock guards should refuse a write whose token is smaller than the largest that it has seen:
+see :meth:`Held.write`.
 """
 
 from ._acquisition import Progress, Queued, Retrying

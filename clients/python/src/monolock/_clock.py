@@ -1,8 +1,8 @@
 """The only place where the clock is read, and a timer on it.
 
 ``CLOCK_BOOTTIME`` runs on while the machine is suspended, as a lease at the server does.
-``time.monotonic`` and the timeouts of ``select`` and ``asyncio`` stand still then. The timer is asked
-for from the C library, as Python's own ``os.timerfd_create`` came with 3.13.
+``time.monotonic`` and the timeouts of ``select`` and ``asyncio`` stand still then. The timer is
+the C library's, as Python's own ``os.timerfd_create`` came with 3.13.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Dial:
             found = socket.getaddrinfo(
                 host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
             )
-        except OSError:
+        except (OSError, UnicodeError):
             # A name. The system's resolver has no call that doesn't wait.
             resolving = threading.Thread(
                 target=self._resolve, name="monolock-resolver", daemon=True

@@ -1,7 +1,8 @@
 """The thread on which all claims of this process live.
 
-Heartbeats must go out whatever the caller's threads do: an event loop that computes for a minute, or
-a blocking call in a coroutine, must not cost the lock. So nothing of the caller's ever runs here.
+Heartbeats must go out whatever the caller's threads do: an event loop that computes for a minute,
+or a blocking call in a coroutine, must not cost the lock. So nothing of the caller's ever runs
+here.
 The thread is started by the first claim and ends with the last.
 """
 

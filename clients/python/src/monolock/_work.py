@@ -80,8 +80,8 @@ async def run_async(tenure: Tenure, work: Callable[[], Awaitable[T]]) -> Ended[T
         is_dropped = await _until_done(tenure, task, overdue)
     finally:
         # Also if the event loop is closed around this.
-        overdue.cancel()
         ending = tenure.release()
+        overdue.cancel()
     await tenure.until(lambda: tenure.is_closed or None)
     if not task.cancelled():
         error = task.exception()
