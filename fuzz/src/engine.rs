@@ -1,6 +1,6 @@
 //! The state machine, with the bytes as a program: what happens to whom, and when the driver looks.
 
-mod invariants;
+pub(crate) mod invariants;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,16 +11,14 @@ use monolock_core::engine::{Engine, EngineConfig, ForceReleaseError};
 use monolock_core::fencing::{Token, TokenMint};
 use monolock_core::session::{PeerAddress, SessionId};
 use monolock_core::time::{Instant, Now, UnixTime};
-use monolock_core::wire::{
-    Acquire, ErrorCode, HEARTBEAT, ServerFrame, decode_server, encode_acquire,
-};
+use monolock_core::wire::{ErrorCode, HEARTBEAT};
 
 use self::invariants::Ledger;
+use crate::peer::{self, Peer};
 
 /// Few enough that they meet.
 const NAMES: [&str; 3] = ["a", "b", "a lock with a longer name than fits inline"];
 const SESSIONS_MAX: u32 = 12;
-const LEASES_MS: [u32; 4] = [1, 40, 1_000, u32::MAX];
 
 /// Runs the program, and ends every session that it leaves.
 pub fn run(bytes: &[u8]) {
@@ -43,31 +41,6 @@ struct World {
     now: Now,
     peers: Vec<Peer>,
     port: u16,
-}
-
-/// A connection as its driver knows it.
-struct Peer {
-    id: SessionId,
-    address: PeerAddress,
-    /// The kernel has a send of it.
-    is_sending: bool,
-    /// The driver has been asked to read once more.
-    is_probed: bool,
-    /// No bytes come any more.
-    at_end: bool,
-    /// Its write side was shut.
-    is_shut: bool,
-    /// The driver was told to close it.
-    is_closed: bool,
-    /// The last frame that it was sent.
-    last: Option<Standing>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Waiting,
-    Acquired(Token),
-    Refused,
 }
 
 impl World {
@@ -135,16 +108,7 @@ impl World {
         let connected = self.engine.connect(address, self.now);
         assert_eq!(connected.is_err(), is_full);
         if let Ok(id) = connected {
-            self.peers.push(Peer {
-                id,
-                address,
-                is_sending: false,
-                is_probed: false,
-                at_end: false,
-                is_shut: false,
-                is_closed: false,
-                last: None,
-            });
+            self.peers.push(Peer::new(id, address));
         }
     }
 
@@ -298,17 +262,7 @@ impl World {
             };
             let peer = self.peers.iter_mut().find(|peer| peer.id == id);
             let peer = peer.expect("nothing is asked of who is forgotten");
-            assert!(!peer.is_closed, "{effect:?} after the close");
-            match effect {
-                Effect::Transmit(_) => peer.transmit(&mut self.engine),
-                Effect::Probe(_) => peer.is_probed = true,
-                Effect::ShutdownWrite(_) => {
-                    assert!(!peer.is_shut, "shut down twice");
-                    peer.is_shut = true;
-                }
-                Effect::Close(_) => peer.is_closed = true,
-                Effect::Move { .. } | Effect::GiveBackPlace { .. } => unreachable!("as seen above"),
-            }
+            peer.carry_out(effect, &mut self.engine);
         }
         self.ledger.check(&mut self.engine);
     }
@@ -335,47 +289,10 @@ impl World {
     }
 }
 
-impl Peer {
-    fn transmit(&mut self, engine: &mut Engine) {
-        assert!(!self.is_sending, "a second send while one is under way");
-        let mut frames = [0; 512];
-        let len = engine.transmit(self.id, &mut frames);
-        self.is_sending = len > 0;
-        assert!(len == 0 || !self.is_shut, "a send after the shutdown");
-        let mut rest = &frames[..len];
-        while !rest.is_empty() {
-            let decoded = decode_server(rest).expect("frames of this version");
-            let (frame, len) = decoded.expect("whole frames only");
-            rest = &rest[len..];
-            self.hear(frame);
-        }
-    }
-
-    fn hear(&mut self, frame: ServerFrame<'_>) {
-        let standing = match frame {
-            ServerFrame::Waiting => Standing::Waiting,
-            ServerFrame::Acquired(token) => Standing::Acquired(token),
-            ServerFrame::Error { .. } => Standing::Refused,
-        };
-        let follows = match (self.last, standing) {
-            (Some(Standing::Refused), _) => false,
-            (Some(Standing::Acquired(_)), Standing::Waiting) => false,
-            (Some(Standing::Acquired(before)), Standing::Acquired(token)) => before == token,
-            _ => true,
-        };
-        assert!(follows, "{standing:?} after {:?}", self.last);
-        self.last = Some(standing);
-    }
-}
-
 fn name_of(number: u8) -> &'static str {
     NAMES[usize::from(number) % NAMES.len()]
 }
 
 fn acquire(what: u8) -> Vec<u8> {
-    let lease_ms = LEASES_MS[usize::from(what) / NAMES.len() % LEASES_MS.len()];
-    let lease_ms = lease_ms.try_into().expect("none is zero");
-    let mut frame = Vec::new();
-    encode_acquire(Acquire { lease_ms, name: name_of(what) }, &mut frame);
-    frame
+    peer::acquire(name_of(what), usize::from(what) / NAMES.len())
 }

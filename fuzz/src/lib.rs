@@ -9,6 +9,7 @@
 //! | [`first_frame`] | the decoder of a client's first frame |
 //! | [`server_frames`] | the decoder of what a server sends |
 //! | [`engine`] | the state machine: the bytes are a program of what happens to it |
+//! | [`moves`] | several of it, between which connections move and messages are late |
 //! | [`settings`] | durations and flags |
 //! | [`campaign`] | random and mutated inputs |
 //! | [`golden`] | the frames of `tests/golden` as the inputs to begin with |
@@ -17,6 +18,8 @@ pub mod campaign;
 pub mod engine;
 pub mod first_frame;
 pub mod golden;
+pub mod moves;
+mod peer;
 pub mod server_frames;
 pub mod settings;
 
@@ -24,9 +27,10 @@ pub mod settings;
 pub type Target = fn(&[u8]);
 
 /// Every target with its name, which is its folder below `corpus/` too.
-pub const TARGETS: [(&str, Target); 4] = [
+pub const TARGETS: [(&str, Target); 5] = [
     ("engine", engine::run),
     ("first_frame", first_frame::run),
+    ("moves", moves::run),
     ("server_frames", server_frames::run),
     ("settings", settings::run),
 ];

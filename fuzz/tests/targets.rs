@@ -44,8 +44,8 @@ fn campaign(name: &str, inputs: u32) {
     println!("{name}: seed {seed}, {extent:?}");
     let target = target(name);
     let mut seeds: Vec<Vec<u8>> = corpus(name).into_iter().map(|(_, input)| input).collect();
-    if name != "engine" {
-        // Frames are no programs.
+    // Frames are no programs.
+    if !["engine", "moves"].contains(&name) {
         seeds.extend(golden::inputs());
     }
     for input in &seeds {
@@ -85,6 +85,11 @@ fn settings() {
 #[test]
 fn engine() {
     campaign("engine", 10_000);
+}
+
+#[test]
+fn moves() {
+    campaign("moves", 10_000);
 }
 
 #[test]

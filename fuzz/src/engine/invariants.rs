@@ -9,7 +9,7 @@ use monolock_core::session::SessionId;
 
 /// What was seen of the engine so far.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     /// Of each lock, who holds it and who waits for it, in order.
     lines: BTreeMap<String, Line>,
     /// Who holds what, by the changes that the engine reported.
@@ -30,9 +30,14 @@ impl Line {
 }
 
 impl Ledger {
-    /// Looks at the engine and compares with what it reports, and with what it was before.
-    pub(super) fn check(&mut self, engine: &mut Engine) {
+    /// Looks at the engine and compares with what it reports, and with what it was before. Returns
+    /// the tokens of what was granted since.
+    pub(crate) fn check(&mut self, engine: &mut Engine) -> Vec<Token> {
+        let mut tokens = Vec::new();
         while let Some(change) = engine.poll_change() {
+            if matches!(change.what, Ownership::Granted { .. }) {
+                tokens.push(change.token);
+            }
             self.book(change);
         }
         let lines = lines(engine);
@@ -45,6 +50,12 @@ impl Ledger {
         assert_eq!(self.holders.len(), held, "every lock that is held is seen");
         self.lines = lines;
         self.check_counts(engine, held);
+        tokens
+    }
+
+    /// The locks that the engine has.
+    pub(crate) fn locks(&self) -> impl Iterator<Item = &str> {
+        self.lines.keys().map(String::as_str)
     }
 
     fn book(&mut self, change: OwnershipChange) {
