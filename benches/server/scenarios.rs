@@ -15,7 +15,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Every address of the loopback net reaches it: clients use several, for their ports' sake.
 const SERVER_ARGUMENTS: [&str; 4] = ["--listen", "0.0.0.0:0", "--log-level", "info"];
-const YARDSTICK_ARGUMENTS: [&str; 1] = ["0.0.0.0:0"];
+const YARDSTICK_ARGUMENTS: [&str; 2] = ["--listen", "0.0.0.0:0"];
 
 /// Connections a second, when they come and go.
 const CONNECTION_RATE: u32 = 4000;

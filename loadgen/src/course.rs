@@ -16,6 +16,10 @@ pub struct Course {
     measured_until: AtomicU64,
     /// Everything is to end now, measured or not.
     abandoned: AtomicBool,
+    /// The server is shut down at the end, with all sessions that there are.
+    awaits_shutdown: AtomicBool,
+    /// That has begun.
+    shutting_down: AtomicBool,
     /// Sessions of the setup that stand, or have failed to.
     pub settled: AtomicU64,
     /// Sessions that are connected.
@@ -26,22 +30,27 @@ pub struct Course {
     pub lost: AtomicU64,
     /// Threads that have begun.
     pub started: AtomicU64,
+    /// Threads that have had their last answers.
+    pub drained: AtomicU64,
     /// Failures of servers.
     pub outages: Outages,
 }
 
 impl Course {
-    /// Nothing is measured yet.
-    pub fn new() -> Course {
+    /// Nothing is measured yet. At the end the server may be about to be shut down.
+    pub fn new(awaits_shutdown: bool) -> Course {
         Course {
             measured_from: AtomicU64::new(u64::MAX),
             measured_until: AtomicU64::new(u64::MAX),
             abandoned: AtomicBool::new(false),
+            awaits_shutdown: AtomicBool::new(awaits_shutdown),
+            shutting_down: AtomicBool::new(false),
             settled: AtomicU64::new(0),
             open: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             started: AtomicU64::new(0),
+            drained: AtomicU64::new(0),
             outages: Outages::default(),
         }
     }
@@ -65,6 +74,26 @@ impl Course {
     /// Whether everything is to end at once.
     pub fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// The server is told to shut down now.
+    pub fn shut_down(&self) {
+        self.shutting_down.store(true, Ordering::SeqCst);
+    }
+
+    /// The server is not told to shut down after all.
+    pub fn spare_server(&self) {
+        self.awaits_shutdown.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether the server is to be shut down, or is being.
+    pub fn awaits_shutdown(&self) -> bool {
+        self.awaits_shutdown.load(Ordering::SeqCst)
+    }
+
+    /// Whether sessions end now because the server shuts down.
+    pub fn is_shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::Relaxed)
     }
 
     /// Whether something intended for this moment is measured.
@@ -96,6 +125,6 @@ impl Course {
 
 impl Default for Course {
     fn default() -> Course {
-        Course::new()
+        Course::new(false)
     }
 }

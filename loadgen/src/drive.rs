@@ -80,6 +80,8 @@ pub struct DriveConfig {
     pub source: Source,
     /// Whether connecting is recorded before measuring begins.
     pub counts_setup: bool,
+    /// When heartbeats are sent.
+    pub pace: Pace,
     /// Which server each connection leads to, if there are several.
     pub routes: Option<Routes>,
 }
@@ -125,6 +127,8 @@ pub struct Drive {
     pub happenings: VecDeque<Happening>,
     /// Sessions that ended unasked, by reason.
     pub losses: BTreeMap<String, u64>,
+    /// Sessions that the server ended as it shut down, by what it said.
+    pub shut_down: BTreeMap<String, u64>,
     /// What this process could not do, by reason.
     pub own_limits: BTreeMap<String, u64>,
     /// Connections that nobody was there to take.
@@ -166,13 +170,14 @@ impl Drive {
             judges: Judges::new(config.locks, config.routes.is_some()),
             happenings: VecDeque::new(),
             losses: BTreeMap::new(),
+            shut_down: BTreeMap::new(),
             own_limits: BTreeMap::new(),
             refusals: 0,
             heartbeats: 0,
             grants: 0,
             ring,
             deadlines: LeaseHeap::with_capacity(config.sessions_max as usize),
-            pace: Pace::new(config.lease_ms),
+            pace: config.pace,
             source: config.source,
             names: config.names,
             routes: config.routes,
@@ -682,15 +687,17 @@ impl Drive {
                 self.record_connect(index, Instant::NEVER);
             }
         }
+        let text = describe_loss(before, loss, self.sessions.at(index).claim.reason());
         // Whoever was silent has its own silence to blame.
-        if !matches!(stage, Stage::Deaf | Stage::Waking) {
+        if self.course.is_shutting_down() {
+            *self.shut_down.entry(text).or_default() += 1;
+        } else if !matches!(stage, Stage::Deaf | Stage::Waking) {
             let (phase, failed_at) = match before {
                 Standing::Asking => (Phase::Acquire, intended),
                 Standing::Queued => (Phase::Wait, now),
                 Standing::Holding(_) | Standing::Lost(_) => (Phase::Heartbeat, now),
             };
             self.recorder.fail(phase, failed_at, &self.course);
-            let text = describe_loss(before, loss, self.sessions.at(index).claim.reason());
             *self.losses.entry(text).or_default() += 1;
             self.course.lost.fetch_add(1, Ordering::Relaxed);
         }

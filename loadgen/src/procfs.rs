@@ -46,6 +46,20 @@ impl Usage {
     }
 }
 
+/// The memory of the whole kernel for its objects, sockets among them.
+///
+/// # Errors
+/// If the kernel doesn't say.
+pub fn slab_bytes() -> io::Result<u64> {
+    read(Path::new("/proc/meminfo"), slab_kib).map(|kib| kib << 10)
+}
+
+/// Of `meminfo`: slab, in KiB.
+fn slab_kib(meminfo: &str) -> Option<u64> {
+    let slab = meminfo.lines().find_map(|line| line.strip_prefix("Slab:"))?;
+    slab.trim().strip_suffix(" kB")?.parse().ok()
+}
+
 /// Nanoseconds on a processor, and how often it slept.
 fn of_thread(thread: &Path) -> io::Result<(u64, u64)> {
     // To the nanosecond; the times in `stat` are counted in hundredths of a second.
@@ -95,6 +109,12 @@ mod tests {
     fn switches_are_those_that_the_thread_wanted() {
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t7\n";
         assert_eq!(voluntary_switches(status), Some(12));
+    }
+
+    #[test]
+    fn the_kernel_has_objects() {
+        assert_eq!(slab_kib("MemFree: 1 kB\nSlab:   190272 kB\n"), Some(190_272));
+        assert!(slab_bytes().expect("every kernel says it") > 1 << 20);
     }
 
     #[test]

@@ -51,6 +51,9 @@ pub struct Results {
     /// Failures of servers, and what came after them.
     #[serde(default)]
     pub outages: Vec<OutageResult>,
+    /// How the server ended, if it was shut down while all sessions were there.
+    #[serde(default)]
+    pub shutdown: Option<ShutdownResult>,
     /// What it cost the server, if it was started for the run.
     pub server: Option<ServerShare>,
     /// What it cost the load generator.
@@ -118,8 +121,11 @@ pub struct Parameters {
     /// How long they were held at most; nothing in files from before it was drawn.
     #[serde(default)]
     pub hold_longest_ms: f64,
-    /// Over how long sessions were connected.
+    /// Over how long sessions were to be connected.
     pub ramp_ms: u64,
+    /// How long it took until all were, if there is something to wait for.
+    #[serde(default)]
+    pub setup_ms: u64,
     /// What was done to servers.
     #[serde(default)]
     pub kills: Option<Kills>,
@@ -320,6 +326,17 @@ pub struct OutageResult {
     pub is_within_a_second: bool,
 }
 
+/// A shutdown of the server while all sessions were there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShutdownResult {
+    /// From the signal to the end of the process.
+    pub took_ms: u64,
+    /// It ended in time and with status 0.
+    pub is_clean: bool,
+    /// What became of the sessions, by what they were told.
+    pub endings: BTreeMap<String, u64>,
+}
+
 /// What a run cost the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerShare {
@@ -339,6 +356,10 @@ pub struct ServerShare {
     pub resident_bytes: u64,
     /// What that makes a session; memory that was there before and is used again isn't seen.
     pub resident_bytes_per_session: Option<f64>,
+    /// What the objects of the machine's kernel have grown by, a session: both ends of it, and
+    /// whatever else went on.
+    #[serde(default)]
+    pub kernel_bytes_per_session: Option<f64>,
     /// Open numbers at the most; sockets in a ring's file table have none.
     pub descriptors: u64,
 }

@@ -2,12 +2,14 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use monolock_core::time::Instant;
+use rustix::process::Signal;
 
 use crate::clock;
 use crate::course::Course;
@@ -17,12 +19,15 @@ use crate::holder_process::{Crowd, CrowdConfig};
 use crate::lock_names::LockNames;
 use crate::mark::Mark;
 use crate::outages::Outage;
+use crate::pace::Pace;
 use crate::plan;
 use crate::preflight::preflight;
-use crate::procfs::Usage;
+use crate::procfs::{self, Usage};
 use crate::resource::{self, Prepared, Site, WriteQueue};
+use crate::scenario::Scenario;
 use crate::script::Share;
-use crate::settings::{Load, Settings};
+use crate::server_process::STOP_MAX;
+use crate::settings::{Load, Settings, Target};
 use crate::source::Source;
 use crate::subject::Subject;
 use crate::worker::{Outcome, Worker, WorkerError};
@@ -38,6 +43,9 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// How often the run looks whether its threads have had their last answers.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
+
+/// How long sessions may take to end when the server has.
+const SEE_OFF_MAX: Duration = Duration::from_secs(5);
 
 /// From deciding when to measure to measuring, so that all threads know in time.
 const NOTICE: Duration = Duration::from_millis(20);
@@ -61,6 +69,8 @@ pub struct Report {
     pub outages: Vec<Outage>,
     /// From the beginning to the end of the setup.
     pub setup: Duration,
+    /// How the server was shut down with all sessions, if it was.
+    pub shutdown: Option<Shutdown>,
     /// Milliseconds since 1970 at the start of measuring.
     pub started_unix_ms: u64,
     /// Threads, each with a ring.
@@ -69,6 +79,15 @@ pub struct Report {
     pub descriptors_max: u64,
     /// Why the measured time is not what it should have been.
     pub cut_short: Option<String>,
+}
+
+/// The end of a server that was told to shut down while all sessions were there.
+#[derive(Clone, Copy, Debug)]
+pub struct Shutdown {
+    /// From the signal to the end of the process.
+    pub took: Duration,
+    /// How it ended, if it did in time.
+    pub status: Option<ExitStatus>,
 }
 
 /// Readings at the start, and at both ends of the measured time.
@@ -80,6 +99,8 @@ pub struct Usages {
     pub server: Option<(Usage, Usage)>,
     /// Our own at both ends.
     pub own: (Usage, Usage),
+    /// The kernel's objects before the first session and with all, in bytes.
+    pub slab: Option<(u64, u64)>,
 }
 
 /// Carries out a run.
@@ -90,13 +111,15 @@ pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report,
     let load = &settings.load;
     let descriptors_max = monolock_ring::raise_descriptor_limit();
     let threads = threads(load, descriptors_max)?;
-    let course = Arc::new(Course::new());
+    let is_own = matches!(settings.target, Target::Own { .. });
+    let course = Arc::new(Course::new(is_own && load.scenario == Scenario::Heartbeat));
     let mut subject = Subject::start(settings, &course, interrupted)?;
     let server_address = subject.address();
     let names = LockNames::new();
     preflight(server_address, &format!("{}/preflight", names.name(0)), load.lease_ms)
         .map_err(Failure::cut_short)?;
     let mut usages = Usages { server_idle: subject.usage()?, ..Usages::default() };
+    let slab_idle = slab_bytes()?;
 
     let guarded = guarded(load, names)?;
     let start = clock::now().after(NOTICE);
@@ -122,6 +145,7 @@ pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report,
                 None => before.0.zip(subject.usage()?),
                 Some(_) => None,
             };
+            usages.slab = Some((slab_idle, slab_bytes()?));
             (from, started_unix_ms, cut)
         }
         Err(reason) => {
@@ -133,6 +157,13 @@ pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report,
     let now = clock::now();
     course.end_at(now);
     let measured = now.since(from).min(load.duration);
+    let mut shutdown = None;
+    if cut_short.is_none() && course.awaits_shutdown() {
+        shutdown = watch.shut_down(threads, &mut subject);
+    }
+    if shutdown.is_none() {
+        course.spare_server();
+    }
     let cut_short = cut_short.or_else(|| watch.wait_for_workers());
     watch.clear();
     let outcomes = join(workers)?;
@@ -145,6 +176,7 @@ pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report,
         marks: subject.stop(),
         outages: course.outages.to_vec(),
         setup: setup_end.since(start),
+        shutdown,
         started_unix_ms,
         threads,
         descriptors_max,
@@ -229,6 +261,7 @@ fn start_workers(
             names: names.of_worker(worker, threads),
             source: source.clone().of_worker(worker, threads),
             counts_setup: load.scenario.records_setup(),
+            pace: Pace::new(load.lease_ms, worker, threads),
             routes: subject.routes(),
         };
         let its_writes = site.map(|site| writes(load, config.locks, config.names, site));
@@ -325,6 +358,44 @@ impl Watch<'_> {
         }
     }
 
+    /// When all threads have had their last answers, shuts the server down under all sessions. None
+    /// if it doesn't come to that: then there is a reason why the threads end.
+    fn shut_down(&mut self, threads: u32, subject: &mut Subject) -> Option<Shutdown> {
+        let is_interrupted = || self.interrupted.load(Ordering::Relaxed);
+        while self.course.drained.load(Ordering::SeqCst) < u64::from(threads) {
+            if is_interrupted() || self.workers.iter().any(JoinHandle::is_finished) {
+                return None;
+            }
+            thread::sleep(DRAIN_LOOK);
+        }
+        let begun = clock::now();
+        self.course.shut_down();
+        subject.signal(Signal::TERM);
+        loop {
+            let (status, took) = (subject.has_ended(), clock::now().since(begun));
+            if took >= STOP_MAX {
+                subject.signal(Signal::KILL);
+            }
+            if status.is_some() || took >= STOP_MAX || is_interrupted() {
+                self.wait_for_sessions(clock::now().after(SEE_OFF_MAX));
+                return Some(Shutdown { took, status: status.filter(|_| took < STOP_MAX) });
+            }
+            thread::sleep(DRAIN_LOOK);
+        }
+    }
+
+    /// The server has ended, and with it all sessions, unless what was started for one is not what
+    /// the sessions are with.
+    fn wait_for_sessions(&self, until: Instant) {
+        while clock::now() < until
+            && !self.workers.iter().all(JoinHandle::is_finished)
+            && !self.interrupted.load(Ordering::Relaxed)
+        {
+            thread::sleep(DRAIN_LOOK);
+        }
+        self.course.spare_server();
+    }
+
     /// Waits until all threads have had the last of their answers, or given up on them. If the user
     /// doesn't want to wait for that, this is the reason for a cut.
     fn wait_for_workers(&mut self) -> Option<String> {
@@ -361,6 +432,11 @@ impl Watch<'_> {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
+}
+
+fn slab_bytes() -> Result<u64, Failure> {
+    procfs::slab_bytes()
+        .map_err(|error| Failure::cut_short(format_args!("cannot look at the kernel: {error}")))
 }
 
 fn own_usage() -> Result<Usage, Failure> {

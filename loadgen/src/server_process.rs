@@ -22,8 +22,8 @@ use crate::sys;
 const START_MAX: Duration = Duration::from_secs(20);
 /// How often it is looked whether the user has lost patience before.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long it may take to end, with a million sessions.
-const STOP_MAX: Duration = Duration::from_secs(30);
+/// How long it may take to end, with a million sessions on two processors.
+pub(crate) const STOP_MAX: Duration = Duration::from_secs(120);
 /// How often it is looked whether it has ended.
 const END_LOOK: Duration = Duration::from_millis(1);
 

@@ -119,6 +119,11 @@ impl SessionTable {
         !self.free.is_empty() || self.sessions.len() < self.places_max as usize
     }
 
+    /// Whether there is a session, if only one that is being closed.
+    pub fn has_some(&self) -> bool {
+        self.free.len() < self.sessions.len()
+    }
+
     /// Opens a session at a free place, with a new generation.
     ///
     /// # Panics

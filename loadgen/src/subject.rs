@@ -2,11 +2,13 @@
 //! and take over from each other.
 
 use std::net::SocketAddr;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use monolock_core::time::Instant;
+use rustix::process::Signal;
 
 use crate::conductor::{Conductor, Piece};
 use crate::course::Course;
@@ -110,6 +112,21 @@ impl Subject {
         Usage::of(server.pid())
             .map(Some)
             .map_err(|error| Failure::cut_short(format_args!("cannot look at the server: {error}")))
+    }
+
+    /// Sends a signal to a server of its own, if there is one.
+    pub fn signal(&mut self, signal: Signal) {
+        if let Subject::Own(server) = self {
+            server.signal(signal);
+        }
+    }
+
+    /// How a server of its own has ended, if it has.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        match self {
+            Subject::Own(server) => server.has_ended(),
+            Subject::Running(_) | Subject::Failing(_) => None,
+        }
     }
 
     /// Stops what was started. Returns what happened to it in the measured time.

@@ -23,7 +23,7 @@ use crate::recorder::{GRANTS_STEP_MS, PhaseRecord, Second, histogram};
 use crate::results::{
     Environment, ExpectationResult, FORMAT_VERSION, Fencing, Grants, InvariantResult, Kills,
     Latencies, MarkResult, OwnShare, Parameters, PauseParameters, PhaseResult, Results,
-    SecondResult, ServerShare, StandbyParameters, at, encode, ms,
+    SecondResult, ServerShare, ShutdownResult, StandbyParameters, at, encode, ms,
 };
 use crate::run::Report;
 use crate::scenario::Scenario;
@@ -44,6 +44,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
     let fencing = settings.load.pauses.is_some().then(|| fencing(&report));
     let mut phases: BTreeMap<Phase, PhaseRecord> = BTreeMap::new();
     let mut seconds: BTreeMap<(Phase, u64), Histogram<u64>> = BTreeMap::new();
+    let shutdown = shutdown(&report);
     let mut losses = BTreeMap::new();
     let mut trouble = limits::Trouble::default();
     let mut invariants = no_findings();
@@ -91,6 +92,7 @@ pub fn summarize(settings: &Settings, report: Report) -> io::Result<Results> {
         marks,
         marks_left_out,
         outages: outages.results(),
+        shutdown,
         server,
         own,
         invariants,
@@ -116,6 +118,19 @@ fn grants(report: &Report) -> Grants {
         }
     }
     Grants { step_ms: GRANTS_STEP_MS, counts }
+}
+
+fn shutdown(report: &Report) -> Option<ShutdownResult> {
+    let shutdown = report.shutdown?;
+    let mut endings = BTreeMap::new();
+    for (words, count) in report.outcomes.iter().flat_map(|outcome| &outcome.shut_down) {
+        *endings.entry(words.clone()).or_insert(0) += count;
+    }
+    Some(ShutdownResult {
+        took_ms: duration::whole_ms(shutdown.took),
+        is_clean: shutdown.status.is_some_and(|status| status.success()),
+        endings,
+    })
 }
 
 fn fencing(report: &Report) -> Fencing {
@@ -259,7 +274,9 @@ fn server_share(settings: &Settings, report: &Report) -> Option<ServerShare> {
     let cpu_seconds = until.cpu_seconds - from.cpu_seconds;
     let grown = until.resident_bytes.saturating_sub(idle.resident_bytes);
     #[expect(clippy::cast_precision_loss, reason = "bytes below 2^53")]
-    let per_session = grown as f64 / f64::from(settings.load.sessions);
+    let per_session = |bytes: u64| bytes as f64 / f64::from(settings.load.sessions);
+    let has_setup = settings.load.scenario.has_setup();
+    let slab_grown = report.usages.slab.map(|(idle, all)| all.saturating_sub(idle));
     Some(ServerShare {
         cpu_seconds,
         operation: operation.to_owned(),
@@ -268,7 +285,8 @@ fn server_share(settings: &Settings, report: &Report) -> Option<ServerShare> {
         wakeups_per_operation: per_operation(wakeups(from, until), operations),
         resident_bytes_before: idle.resident_bytes,
         resident_bytes: until.resident_bytes,
-        resident_bytes_per_session: settings.load.scenario.has_setup().then_some(per_session),
+        resident_bytes_per_session: has_setup.then_some(per_session(grown)),
+        kernel_bytes_per_session: slab_grown.filter(|_| has_setup).map(per_session),
         descriptors: from.descriptors.max(until.descriptors),
     })
 }
@@ -332,6 +350,7 @@ fn parameters(settings: &Settings, report: &Report) -> Parameters {
         hold_ms: ms_of(load.hold.shortest),
         hold_longest_ms: ms_of(load.hold.longest),
         ramp_ms: duration::whole_ms(load.ramp),
+        setup_ms: if load.scenario.has_setup() { duration::whole_ms(report.setup) } else { 0 },
         kills: settings.kill_plan.as_ref().map(kills),
         pauses: load.pauses.as_ref().map(pause_parameters),
     }

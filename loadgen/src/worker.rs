@@ -31,7 +31,8 @@ pub(crate) const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// How long what was begun in the measured time may take after its end.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether all of that is done.
+/// How often it is looked whether all of that is done: by all threads together, as each looks at
+/// all its sessions.
 pub(crate) const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
 /// Why a thread can't do its work.
@@ -64,6 +65,8 @@ pub struct Outcome {
     pub servers: Vec<ServerTokens>,
     /// Sessions that ended unasked, by reason.
     pub losses: BTreeMap<String, u64>,
+    /// Sessions that the server ended as it shut down, by what it said.
+    pub shut_down: BTreeMap<String, u64>,
     /// What this process could not do, by reason.
     pub own_limits: BTreeMap<String, u64>,
     /// Connections that nobody was there to take.
@@ -84,6 +87,7 @@ pub struct Worker {
     drive: Drive,
     script: Box<dyn Script>,
     course: Arc<Course>,
+    drain_look: Duration,
     busy_time: BusyTime,
 }
 
@@ -104,7 +108,8 @@ impl Worker {
         let drive = Drive::new(ring, config, Arc::clone(&course));
         let script = script(load, share, writes);
         course.started.fetch_add(1, Ordering::SeqCst);
-        Ok(Worker { drive, script, course, busy_time: BusyTime::default() })
+        let (drain_look, busy_time) = (DRAIN_LOOK * share.workers, BusyTime::default());
+        Ok(Worker { drive, script, course, drain_look, busy_time })
     }
 
     /// Runs to the end of the run.
@@ -126,7 +131,7 @@ impl Worker {
                     break;
                 }
             }
-            let sleep = if drained_at.is_some() { DRAIN_LOOK } else { SLEEP_MAX };
+            let sleep = if drained_at.is_some() { self.drain_look } else { SLEEP_MAX };
             let until = self.script.next_at().min(now.after(sleep));
             self.drive.wait(until, self.script.answers_at_once())?;
             self.tell(clock::now());
@@ -173,19 +178,30 @@ impl Worker {
             let text = format!("{} not done by the end of the run", phase.name());
             *self.drive.losses.entry(text).or_default() += 1;
         }
+        self.drive.record_unanswered();
+        self.see_server_off()?;
         self.drive.judges.finish(clock::now());
         let outages = self.script.finish(&mut self.drive);
-        self.drive.record_unanswered();
         self.drive.recorder.finish()?;
         let busy_ratio = self.busy_time.ratio();
-        let Drive { recorder, judges, losses, own_limits, refusals, heartbeats, grants, .. } =
-            self.drive;
+        let Drive {
+            recorder,
+            judges,
+            losses,
+            shut_down,
+            own_limits,
+            refusals,
+            heartbeats,
+            grants,
+            ..
+        } = self.drive;
         Ok(Outcome {
             recorder,
             servers: judges.servers().to_vec(),
             findings: judges.into_findings(),
             outages,
             losses,
+            shut_down,
             own_limits,
             refusals,
             lost,
@@ -193,5 +209,27 @@ impl Worker {
             grants,
             busy_ratio,
         })
+    }
+
+    /// Keeps all sessions going until the server has ended them, if it is going to.
+    fn see_server_off(&mut self) -> io::Result<()> {
+        self.course.drained.fetch_add(1, Ordering::SeqCst);
+        while self.course.awaits_shutdown() && !self.course.is_abandoned() {
+            let is_shutting_down = self.course.is_shutting_down();
+            if is_shutting_down && !self.drive.sessions.has_some() {
+                break;
+            }
+            let now = clock::now();
+            self.drive.pass_deadlines(now);
+            self.drive.wait(now.after(SLEEP_MAX), is_shutting_down)?;
+            self.drive.happenings.clear();
+        }
+        let left = self.drive.sessions.iter().filter(|(_, session)| session.is_alive()).count();
+        if self.course.is_shutting_down() && left > 0 {
+            self.drive
+                .shut_down
+                .insert("there although the server is gone".to_owned(), left as u64);
+        }
+        Ok(())
     }
 }

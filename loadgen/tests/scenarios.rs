@@ -3,8 +3,9 @@
 mod harness;
 
 use std::fs;
+use std::thread;
 
-use harness::{FakeServer, Fault, Run, StandIn, load, run};
+use harness::{FakeServer, Fault, Run, StandIn, load, run, wait_until};
 use monolock_loadgen::results::{PhaseResult, Results};
 
 #[track_caller]
@@ -117,11 +118,44 @@ fn a_server_that_is_started_is_looked_at_and_stopped() {
         .chain(["--", "--io-timeout", "2s"]));
     run.expect_exit(0);
     assert!(run.stdout.contains("resident bytes a session"), "{run:?}");
-    let share = Results::read(&json).expect("results").server.expect("of the server");
+    let results = Results::read(&json).expect("results");
+    let share = results.server.expect("of the server");
     assert!(share.resident_bytes > 0 && share.descriptors > 0);
+    // The sessions are not with the process that was started, and nobody has told them.
+    let shutdown = results.shutdown.expect("the server is shut down");
+    assert!(!shutdown.is_clean, "it was ended by the signal");
+    assert_eq!(shutdown.endings["there although the server is gone"], 5);
     assert_eq!(server.arguments(), "--listen 127.0.0.1:0 --io-timeout 2s");
     let process = format!("/proc/{}", server.pid().as_raw_nonzero());
     assert!(!fs::exists(process).expect("looking"), "it is stopped and reaped");
+}
+
+#[test]
+fn a_shutdown_with_all_sessions_is_timed_and_is_no_loss() {
+    let fake = FakeServer::start(Fault::None);
+    // It waits for the fake server, which has the sessions.
+    let script = "cd \"$(dirname \"$0\")\"; trap 'touch asked' TERM\n\
+                  until [ -e done ]; do sleep 0.02; done; exit 0";
+    let server = StandIn::new(fake.address(), script);
+    let json = server.directory().join("a.json");
+    let words = "heartbeat -c 8 -t 2 -l 1s --ramp 10ms --warmup 0 -d 500ms --json-out-file";
+    let words = words.split(' ').chain([json.to_str().expect("text"), "--server", server.path()]);
+    let run = thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_until("the server is asked", || server.directory().join("asked").exists());
+            fake.shut_down();
+            fs::write(server.directory().join("done"), "").expect("writing");
+        });
+        run(words)
+    });
+    run.expect_exit(0);
+    let results = Results::read(&json).expect("results");
+    assert!(results.losses.is_empty() && results.violations() == 0, "{run:?}");
+    let shutdown = results.shutdown.expect("the server is shut down");
+    assert!(shutdown.is_clean && shutdown.took_ms > 0, "{shutdown:?}");
+    let told = "ERROR 0x01 (server is shutting down), while holding";
+    assert_eq!(shutdown.endings.into_iter().collect::<Vec<_>>(), [(told.to_owned(), 8)]);
+    assert!(run.stdout.contains("shutdown with all sessions: the server ended after"), "{run:?}");
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The yardstick: what a connection and an answer cost when nothing is done about them.
 //!
-//! `cargo run --release -p monolock-ring --example echo -- [ADDRESS:PORT]`
+//! `cargo run --release -p monolock-ring --example echo -- [--listen ADDRESS:PORT] [--shards N]`
 //!
 //! Every byte that comes is answered with the nine bytes of an ACQUIRED, so the same goes over the
-//! wire as for a HEARTBEAT, on the same ring, with the same acceptor and the same options of the
+//! wire as for a HEARTBEAT, on as many rings, with the same acceptor and the same options of the
 //! sockets. There are no frames, locks, leases or limits: who floods it and doesn't read is owed
-//! more and more. `benches/server` compares the lock server with it.
+//! more and more. `benches/server` and the load generator's `scale` compare the lock server with it.
 
 use std::error::Error;
 use std::io;
@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
 use std::time::Duration;
 
 use monolock_ring::{
@@ -30,18 +31,48 @@ const ANSWERS_MAX: u32 = 56;
 const _: () = assert!(ANSWERS_MAX as usize == SEND_LEN / ANSWER.len());
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7071".into());
+    let (mut address, mut shards) = ("127.0.0.1:7071".to_owned(), 1);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(flag) = arguments.next() {
+        let value = arguments.next().ok_or_else(|| format!("{flag} needs a value"))?;
+        match flag.as_str() {
+            "--listen" => address = value,
+            "--shards" => shards = value.parse()?,
+            _ => return Err(format!("there is no {flag}").into()),
+        }
+    }
     let listener = listen(address.parse()?)?;
     let slots = u32::try_from(getrlimit(Resource::Nofile).current.unwrap_or(1 << 20))?;
-    let ring = Ring::new(&Config { slots, ..Config::default() })?;
-    let (sender, inbox) = channel();
     let bell = Bell::new()?;
-    let taken = Arc::new(AtomicU32::new(0));
-    let taker = Taker { inbox: sender, waker: ring.waker(), slots, taken: Arc::clone(&taken) };
+    let loops = (0..shards).map(|_| start(slots, &bell)).collect::<Result<Vec<Loop>, _>>()?;
     eprintln!("listening on {}", listener.local_addr()?);
-    let _acceptor = Acceptor::start(OwnedFd::from(listener), bell.clone(), taker)?;
-    let echo = Echo { ring, inbox, bell, taken, free: Vec::new(), owed: Vec::new(), generation: 0 };
-    Ok(echo.run()?)
+    let _acceptor =
+        Acceptor::start(OwnedFd::from(listener), bell, Taker { loops, slots, next: 0 })?;
+    loop {
+        thread::park();
+    }
+}
+
+/// Starts a thread with a ring, which only it may make.
+fn start(slots: u32, bell: &Bell) -> Result<Loop, Box<dyn Error>> {
+    let (sender, inbox) = channel();
+    let (started, has_started) = channel();
+    let taken = Arc::new(AtomicU32::new(0));
+    let (its_taken, bell) = (Arc::clone(&taken), bell.clone());
+    thread::spawn(move || {
+        let ring = Ring::new(&Config { slots, ..Config::default() });
+        let ring = ring.unwrap_or_else(|error| end(&error));
+        started.send(ring.waker()).expect("it is waited for");
+        let (free, owed) = (Vec::new(), Vec::new());
+        let echo = Echo { ring, inbox, bell, taken: its_taken, free, owed, generation: 0 };
+        echo.run().unwrap_or_else(|error| end(&error));
+    });
+    Ok(Loop { inbox: sender, waker: has_started.recv()?, taken })
+}
+
+fn end(error: &dyn Error) -> ! {
+    eprintln!("{error}");
+    std::process::exit(1)
 }
 
 /// A listener with the options that the lock server gives its own, in `src/listener.rs`.
@@ -64,23 +95,31 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Passes accepted sockets on to the loop, as many as there are slots.
-struct Taker {
+/// One thread with a ring, from outside.
+struct Loop {
     inbox: Sender<OwnedFd>,
     waker: Waker,
-    slots: u32,
     taken: Arc<AtomicU32>,
+}
+
+/// Passes accepted sockets on to the loops in turn, as many as there are slots.
+struct Taker {
+    loops: Vec<Loop>,
+    slots: u32,
+    next: usize,
 }
 
 impl Dealer for Taker {
     fn has_room(&mut self) -> io::Result<bool> {
-        Ok(self.taken.load(Ordering::SeqCst) < self.slots)
+        Ok(self.loops[self.next].taken.load(Ordering::SeqCst) < self.slots)
     }
 
     fn deal(&mut self, socket: OwnedFd, _peer: SocketAddr) {
-        self.taken.fetch_add(1, Ordering::SeqCst);
-        if self.inbox.send(socket).is_ok() {
-            self.waker.wake();
+        let next = &self.loops[self.next];
+        self.next = (self.next + 1) % self.loops.len();
+        next.taken.fetch_add(1, Ordering::SeqCst);
+        if next.inbox.send(socket).is_ok() {
+            next.waker.wake();
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use monolock_loadgen::scenario::Scenario;
 
 const HELP: &str = "\
-cargo bench -p monolock-loadgen -- [OPTIONS]
+cargo bench -p monolock-loadgen --bench scenarios -- [OPTIONS]
 
   --only SCENARIO    such as heartbeat; without it all
   --rounds N         runs of each scenario [3]

@@ -1,6 +1,6 @@
 //! Every scenario of the load generator against the server of this tree, as tables in Markdown.
 //!
-//! `cargo bench -p monolock-loadgen`, with `-- --help` for what can be set.
+//! `cargo bench -p monolock-loadgen --bench scenarios`, with `-- --help` for what can be set.
 //!
 //! Each run has a server of its own. All scenarios are run once, and then again, so that what else
 //! the machine does in a minute doesn't fall on one of them; told is the median of the rounds, and
@@ -8,17 +8,18 @@
 
 mod arguments;
 mod machine;
+mod programs;
 mod spread;
 mod table;
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use monolock_loadgen::results::Results;
 use monolock_loadgen::scenario::Scenario;
 
 use arguments::Arguments;
+use programs::Programs;
 
 fn main() -> ExitCode {
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
@@ -69,14 +70,18 @@ struct Runs {
 }
 
 fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let programs = Programs::build(arguments)?;
+    let programs = Programs::build()?;
+    let server = match &arguments.server {
+        Some(given) => given.clone(),
+        None => programs.build_server()?,
+    };
     let scenarios = Scenario::ALL.into_iter().filter(|scenario| arguments.runs(*scenario));
     let lines = scenarios.flat_map(runs);
     let mut all: Vec<Runs> = lines.map(|words| Runs { words, rounds: Vec::new() }).collect();
     for round in 1..=arguments.rounds {
         for runs in &mut all {
             eprintln!("round {round} of {}: {}", arguments.rounds, runs.words);
-            runs.rounds.push(programs.run(runs.words)?);
+            runs.rounds.push(programs.run(runs.words, &server, &[])?);
         }
     }
     machine::print();
@@ -84,60 +89,4 @@ fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         table::print(runs);
     }
     Ok(())
-}
-
-struct Programs {
-    loadgen: PathBuf,
-    server: PathBuf,
-}
-
-impl Programs {
-    /// What cargo has built for this bench has its profile, not that of a release.
-    fn build(arguments: &Arguments) -> Result<Programs, Box<dyn Error>> {
-        let release = Path::new(env!("CARGO_BIN_EXE_monolock-loadgen")).parent();
-        let release = release.expect("a directory");
-        let target = release.parent().expect("the directory of all profiles");
-        build(target, "monolock-loadgen")?;
-        let server = match &arguments.server {
-            Some(given) => given.clone(),
-            None => {
-                build(target, "monolock")?;
-                release.join("monolock")
-            }
-        };
-        Ok(Programs { loadgen: release.join("monolock-loadgen"), server })
-    }
-
-    /// Runs it, and reads what it has written.
-    fn run(&self, words: &str) -> Result<Results, Box<dyn Error>> {
-        let json = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("scenarios-{}.json", std::process::id()));
-        let status = Command::new(&self.loadgen)
-            .args(words.split(' '))
-            .args(["-q", "--seed", "1", "--json-out-file"])
-            .arg(&json)
-            .arg("--server")
-            .arg(&self.server)
-            .stdout(Stdio::null())
-            .stderr(Stdio::inherit())
-            .status()?;
-        let results = Results::read(&json)
-            .map_err(|error| format!("{words}: {status}: {} {error}", json.display()))?;
-        std::fs::remove_file(&json)?;
-        if results.violations() > 0 {
-            return Err(format!("{words}: the server broke its promises").into());
-        }
-        Ok(results)
-    }
-}
-
-fn build(target: &Path, program: &str) -> Result<(), Box<dyn Error>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .args(["build", "--release", "--quiet", "-p", program, "--bin", program])
-        .arg("--target-dir")
-        .arg(target)
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace"))
-        .status()?;
-    if status.success() { Ok(()) } else { Err(format!("cargo build of {program} failed").into()) }
 }

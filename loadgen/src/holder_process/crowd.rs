@@ -408,6 +408,7 @@ impl Crowd {
             outages: Vec::new(),
             servers: Vec::new(),
             losses: self.losses,
+            shut_down: BTreeMap::new(),
             own_limits: BTreeMap::new(),
             refusals: self.refusals,
             lost,

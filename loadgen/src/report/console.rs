@@ -108,6 +108,7 @@ fn write_report(results: &Results, text: &mut String) -> std::fmt::Result {
     write_percentiles(results, text)?;
     outages::write(results, text)?;
     write_shares(results, text)?;
+    write_shutdown(results, text)?;
     write_losses(results, text)?;
     write_marks(results, text)?;
     write_fencing(results, text)?;
@@ -252,6 +253,9 @@ fn write_shares(results: &Results, text: &mut String) -> std::fmt::Result {
         if let Some(bytes) = server.resident_bytes_per_session {
             write!(text, "{bytes:.0} resident bytes a session, ")?;
         }
+        if let Some(bytes) = server.kernel_bytes_per_session {
+            write!(text, "{bytes:.0} of the kernel for both ends, ")?;
+        }
         #[expect(clippy::cast_precision_loss, reason = "bytes below 2^53")]
         let megabytes = server.resident_bytes as f64 / 1e6;
         writeln!(text, "{megabytes:.1} MB resident, {} descriptors", server.descriptors)?;
@@ -296,6 +300,19 @@ fn write_limits(results: &Results, text: &mut String) -> std::fmt::Result {
 fn write_losses(results: &Results, text: &mut String) -> std::fmt::Result {
     for (reason, count) in &results.losses {
         writeln!(text, "lost: {count} x {reason}")?;
+    }
+    Ok(())
+}
+
+fn write_shutdown(results: &Results, text: &mut String) -> std::fmt::Result {
+    let Some(shutdown) = &results.shutdown else {
+        return Ok(());
+    };
+    let took = duration::show(Duration::from_millis(shutdown.took_ms));
+    let how = if shutdown.is_clean { "" } else { ", NOT cleanly" };
+    writeln!(text, "shutdown with all sessions: the server ended after {took}{how}")?;
+    for (words, count) in &shutdown.endings {
+        writeln!(text, "  {count} x {words}")?;
     }
     Ok(())
 }

@@ -8,19 +8,26 @@ use crate::phase::Phase;
 use crate::plan;
 use crate::settings::Load;
 
+/// With more threads than this, one that wakes for each answer would take more time than all the
+/// rest of connecting.
+const THREADS_AT_ONCE_MAX: u32 = 4;
+
 /// See the module.
 pub(super) struct Heartbeat {
     /// What is still to come, the next one last.
     settlers: Vec<(Instant, u32)>,
     /// How many have come and had no answer yet.
     asking: u32,
+    /// Few enough threads.
+    notes_connecting: bool,
 }
 
 impl Heartbeat {
     pub(super) fn new(load: &Load, share: Share) -> Heartbeat {
         let mut settlers: Vec<_> = share.of(plan::settlers(load)).collect();
         settlers.reverse();
-        Heartbeat { settlers, asking: 0 }
+        let notes_connecting = share.workers <= THREADS_AT_ONCE_MAX;
+        Heartbeat { settlers, asking: 0, notes_connecting }
     }
 }
 
@@ -44,7 +51,7 @@ impl Script for Heartbeat {
 
     /// Nothing follows from a heartbeat's answer. Connecting is timed by when it is noticed.
     fn answers_at_once(&self) -> bool {
-        self.asking > 0 || !self.settlers.is_empty()
+        self.notes_connecting && (self.asking > 0 || !self.settlers.is_empty())
     }
 
     fn backlog(&self, _now: Instant) -> Vec<(Phase, Instant)> {

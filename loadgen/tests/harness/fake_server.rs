@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use monolock_core::wire::{ACQUIRED, First, WAITING, decode_first};
+use monolock_core::wire::{
+    ACQUIRED, ERROR_LEN_MAX, ErrorCode, Farewell, First, WAITING, decode_first,
+};
 
 /// How long a peer may leave its answers unread.
 const WRITE_MAX: Duration = Duration::from_millis(100);
@@ -94,6 +96,19 @@ impl FakeServer {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Tells everybody, by an ERROR and the end of the stream.
+    pub(crate) fn shut_down(&self) {
+        for lock in self.shared.lock().values_mut() {
+            for session in lock.holder.iter_mut().chain(&mut lock.queue) {
+                let farewell = Farewell::new(ErrorCode::SHUTTING_DOWN);
+                let mut frame = [0; ERROR_LEN_MAX];
+                let len = farewell.encode(&mut frame);
+                session.stream.write_all(&frame[..len]).expect("a peer that reads");
+                session.stream.shutdown(Shutdown::Write).expect("a connection");
+            }
+        }
     }
 
     pub(crate) fn grants(&self) -> u64 {
