@@ -15,7 +15,8 @@ use monolock_core::time::Instant;
 /// The time between two ticks of all threads together, unless the lease is very short.
 const TICK_NANOS_MAX: u64 = 1_000_000;
 
-/// A thread's tick is no more than this part of the lease: a sixteenth of the time between two heartbeats.
+/// A thread's tick is no more than this part of the lease: a sixteenth of the time between two
+/// heartbeats.
 const TICKS_A_LEASE_MIN: u64 = 64;
 
 const NANOS_PER_MS: u64 = 1_000_000;

@@ -44,8 +44,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often the run looks whether its threads have had their last answers.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
 
-/// How long sessions may take to end when the server has.
-const SEE_OFF_MAX: Duration = Duration::from_secs(5);
+/// When the server has ended and for so long no session has, none will. A last word that was lost
+/// for want of memory is sent again by the kernel, after longer and longer times.
+const SEE_OFF_MAX: Duration = Duration::from_secs(8);
 
 /// From deciding when to measure to measuring, so that all threads know in time.
 const NOTICE: Duration = Duration::from_millis(20);
@@ -111,8 +112,7 @@ pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report,
     let load = &settings.load;
     let descriptors_max = monolock_ring::raise_descriptor_limit();
     let threads = threads(load, descriptors_max)?;
-    let is_own = matches!(settings.target, Target::Own { .. });
-    let course = Arc::new(Course::new(is_own && load.scenario == Scenario::Heartbeat));
+    let course = Arc::new(Course::new(shuts_server_down(settings)));
     let mut subject = Subject::start(settings, &course, interrupted)?;
     let server_address = subject.address();
     let names = LockNames::new();
@@ -157,13 +157,7 @@ pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report,
     let now = clock::now();
     course.end_at(now);
     let measured = now.since(from).min(load.duration);
-    let mut shutdown = None;
-    if cut_short.is_none() && course.awaits_shutdown() {
-        shutdown = watch.shut_down(threads, &mut subject);
-    }
-    if shutdown.is_none() {
-        course.spare_server();
-    }
+    let shutdown = watch.shut_down_or_spare(cut_short.is_some(), threads, &mut subject);
     let cut_short = cut_short.or_else(|| watch.wait_for_workers());
     watch.clear();
     let outcomes = join(workers)?;
@@ -182,6 +176,12 @@ pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report,
         descriptors_max,
         cut_short,
     })
+}
+
+/// Whether the server is shut down while all sessions are there.
+fn shuts_server_down(settings: &Settings) -> bool {
+    let is_own = matches!(settings.target, Target::Own { .. });
+    is_own && settings.load.scenario == Scenario::Heartbeat
 }
 
 /// As many threads as were asked for, or as are needed to have a slot for every session.
@@ -358,6 +358,23 @@ impl Watch<'_> {
         }
     }
 
+    /// Shuts the server down under all sessions, if that is wanted and the run was not cut short.
+    fn shut_down_or_spare(
+        &mut self,
+        is_cut_short: bool,
+        threads: u32,
+        subject: &mut Subject,
+    ) -> Option<Shutdown> {
+        let mut shutdown = None;
+        if !is_cut_short && self.course.awaits_shutdown() {
+            shutdown = self.shut_down(threads, subject);
+        }
+        if shutdown.is_none() {
+            self.course.spare_server();
+        }
+        shutdown
+    }
+
     /// When all threads have had their last answers, shuts the server down under all sessions. None
     /// if it doesn't come to that: then there is a reason why the threads end.
     fn shut_down(&mut self, threads: u32, subject: &mut Subject) -> Option<Shutdown> {
@@ -377,7 +394,7 @@ impl Watch<'_> {
                 subject.signal(Signal::KILL);
             }
             if status.is_some() || took >= STOP_MAX || is_interrupted() {
-                self.wait_for_sessions(clock::now().after(SEE_OFF_MAX));
+                self.wait_for_sessions();
                 return Some(Shutdown { took, status: status.filter(|_| took < STOP_MAX) });
             }
             thread::sleep(DRAIN_LOOK);
@@ -386,11 +403,17 @@ impl Watch<'_> {
 
     /// The server has ended, and with it all sessions, unless what was started for one is not what
     /// the sessions are with.
-    fn wait_for_sessions(&self, until: Instant) {
-        while clock::now() < until
+    fn wait_for_sessions(&self) {
+        let mut open = u64::MAX;
+        let mut until = clock::now();
+        while (clock::now() < until || self.course.open.load(Ordering::Relaxed) < open)
             && !self.workers.iter().all(JoinHandle::is_finished)
             && !self.interrupted.load(Ordering::Relaxed)
         {
+            let now_open = self.course.open.load(Ordering::Relaxed);
+            if now_open < open {
+                (open, until) = (now_open, clock::now().after(SEE_OFF_MAX));
+            }
             thread::sleep(DRAIN_LOOK);
         }
         self.course.spare_server();

@@ -5,7 +5,8 @@
 //! Every byte that comes is answered with the nine bytes of an ACQUIRED, so the same goes over the
 //! wire as for a HEARTBEAT, on as many rings, with the same acceptor and the same options of the
 //! sockets. There are no frames, locks, leases or limits: who floods it and doesn't read is owed
-//! more and more. `benches/server` and the load generator's `scale` compare the lock server with it.
+//! more and more. `benches/server`, and `scale` of the load generator, compare the lock server with
+//! it.
 
 use std::error::Error;
 use std::io;
