@@ -48,10 +48,9 @@ impl Comparison {
             None if run.parameters.is_open_loop => "by the scenario".to_owned(),
             None => "closed loop".to_owned(),
         });
-        differ("hold", &|run| {
-            let (shortest, longest) = (run.parameters.hold_ms, run.parameters.hold_longest_ms);
-            let range = if longest > shortest { format!("..{longest}") } else { String::new() };
-            format!("{shortest}{range} ms")
+        differ("hold", &|run| match run.parameters.hold() {
+            Some(hold) => hold.to_string(),
+            None => "none".to_owned(),
         });
         differ("pauses", &|run| match &run.parameters.pauses {
             Some(pauses) => pauses.to_string(),

@@ -18,6 +18,7 @@ use thiserror::Error;
 use crate::duration;
 use crate::lengths::LengthRange;
 use crate::plain_text;
+use crate::scenario::Scenario;
 
 /// The version of the file's format. It changes when a reader of the old one would be misled. What
 /// is only added has a default, so that older files are read on.
@@ -134,6 +135,25 @@ pub struct Parameters {
     pub pauses: Option<PauseParameters>,
 }
 
+impl Parameters {
+    /// How long locks were held; nothing if that was not by this rule, or in no time at all.
+    pub fn hold(&self) -> Option<LengthRange> {
+        let is_handed_over = self.scenario == Scenario::Handover.name() && self.rate.is_none();
+        let is_by_rule = [Scenario::Steady, Scenario::Failover, Scenario::Restart]
+            .iter()
+            .any(|scenario| scenario.name() == self.scenario);
+        let shortest = length_of(self.hold_ms);
+        let hold = LengthRange { shortest, longest: length_of(self.hold_longest_ms).max(shortest) };
+        let is_told = (is_by_rule || is_handed_over) && !hold.longest.is_zero();
+        is_told.then_some(hold)
+    }
+}
+
+/// A file can have any number there.
+fn length_of(ms: f64) -> Duration {
+    Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default()
+}
+
 /// What a run was told about silent holders, and what they write to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PauseParameters {
@@ -154,16 +174,16 @@ pub struct PauseParameters {
 /// In the words of the report.
 impl fmt::Display for PauseParameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A file can have any number there.
-        let length = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default();
-        let lengths =
-            LengthRange { shortest: length(self.shortest_ms), longest: length(self.longest_ms) };
+        let lengths = LengthRange {
+            shortest: length_of(self.shortest_ms),
+            longest: length_of(self.longest_ms),
+        };
         let how = if self.are_real { "by SIGSTOP, a process each" } else { "simulated" };
         let fenced = if self.is_fenced { "" } else { ", WITHOUT FENCING" };
         write!(
             f,
             "{lengths}, {how}; writes every {} to {}{fenced}",
-            duration::show(length(self.write_every_ms)),
+            duration::show(length_of(self.write_every_ms)),
             self.resource
         )
     }

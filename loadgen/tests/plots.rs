@@ -5,7 +5,7 @@ mod harness;
 use harness::{FakeServer, Fault, load};
 use monolock_loadgen::mark::MarkKind;
 use monolock_loadgen::report::svg;
-use monolock_loadgen::results::{MarkResult, Results};
+use monolock_loadgen::results::{MarkResult, Results, SecondResult};
 use roxmltree::{Document, Node};
 
 /// A handover of one second, with grants and without marks.
@@ -13,7 +13,7 @@ fn results() -> Results {
     let server = FakeServer::start(Fault::None);
     let words = "handover -c 6 -L 2 -R 40 -l 2s --ramp 50ms --warmup 0 -d 1s";
     let (run, results) = load(&server, words);
-    assert_eq!(run.exit_code, Some(0), "{run:?}");
+    run.expect_exit(0);
     results
 }
 
@@ -51,6 +51,27 @@ fn grants_add_up_and_are_drawn() {
     let picture = svg::of_run(&results);
     let document = Document::parse(&picture).expect("well-formed XML");
     assert!(texts(&document).contains(&"Grants a second"));
+}
+
+#[test]
+fn no_line_is_drawn_through_seconds_in_which_nothing_was_timed() {
+    let mut results = results();
+    results.phases.retain(|phase| phase.name == "handover");
+    results.grants.counts.clear();
+    let second = results.phases[0].seconds[0].clone();
+    let at = |number| SecondResult { second: number, ..second.clone() };
+    let lines = |seconds: &[u64]| {
+        let mut results = results.clone();
+        results.phases[0].seconds = seconds.iter().map(|&number| at(number)).collect();
+        let picture = svg::of_run(&results);
+        let document = Document::parse(&picture).expect("well-formed XML");
+        let lines = document.descendants().filter(|node| node.has_tag_name("polyline"));
+        let points = |node: Node<'_, '_>| node.attribute("points").map(|p| p.split(' ').count());
+        let dashed = lines.filter(|node| node.attribute("stroke-dasharray").is_some());
+        dashed.filter_map(points).map(|words| words - 1).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&[0, 1, 2]), [3]);
+    assert_eq!(lines(&[0, 1, 5, 6, 7, 9]), [2, 3, 2], "the last one is a second long");
 }
 
 #[test]

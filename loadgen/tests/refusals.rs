@@ -56,6 +56,8 @@ fn a_wrong_command_line_is_usage() {
     expect_refusal("heartbeat -R 5", 2, &["--rate", "heartbeat"]);
     expect_refusal("handover -c 2 -L 3", 2, &["--locks"]);
     expect_refusal("connect-storm --hold 1s", 2, &["--hold"]);
+    expect_refusal("steady --hold 5", 2, &["'5'", "--hold", "1s..5s"]);
+    expect_refusal("steady --hold 2s..1s", 2, &["--hold", "ends before it begins"]);
     expect_refusal("steady -R 5 --arrivals bursts", 2, &["'bursts'", "poisson"]);
     expect_refusal("steady --expect handover.p99=5ms", 2, &["--expect", "PHASE.WHAT<BOUND"]);
     expect_refusal("steady --expect handovers.p99<5ms", 2, &["\"handovers\"", "handover"]);

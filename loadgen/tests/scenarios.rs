@@ -82,6 +82,18 @@ fn locks_change_hands_at_the_rate_given() {
 }
 
 #[test]
+fn holds_are_drawn_from_their_range() {
+    let server = FakeServer::start(Fault::None);
+    let words = "handover -c 3 -L 1 --hold 20ms..60ms -l 2s --ramp 0 --warmup 0 -d 2s --seed 1";
+    let (run, results) = load(&server, words);
+    run.expect_exit(0);
+    assert!(run.stdout.contains("1 lock, held for 20ms to 60ms,"), "{run:?}");
+    // At 40 ms on the average there are 50 in the measured time; a busy machine has fewer.
+    let count = phase(&results, "handover").count;
+    assert!((15..=75).contains(&count), "{count}");
+}
+
+#[test]
 fn storms_follow_each_other() {
     let results = expect_clean("connect-storm -c 50 --warmup 0 -d 1s");
     let connected = phase(&results, "connect").count;

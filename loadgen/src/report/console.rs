@@ -131,9 +131,10 @@ fn write_conditions(results: &Results, text: &mut String) -> std::fmt::Result {
     )?;
     writeln!(
         text,
-        "  {}, {}, lease {}, {}, measured {} after {} of warm-up",
+        "  {}, {}{}, lease {}, {}, measured {} after {} of warm-up",
         several(parameters.sessions, "session"),
         several(parameters.locks, "lock"),
+        parameters.hold().map_or(String::new(), |hold| format!(", held for {hold}")),
         show(u64::from(parameters.lease_ms)),
         several(parameters.threads, "thread"),
         show(parameters.duration_ms),

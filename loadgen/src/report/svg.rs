@@ -127,17 +127,30 @@ fn percentile_curve(name: String, colour: usize, phase: &PhaseResult) -> Curve {
     Curve { name, colour, is_dashed: false, points }
 }
 
-/// Nothing for a phase that was over before measuring.
+/// Nothing for a phase that was over before measuring. A line ends where nothing was timed in a
+/// second: drawn through the gap it would show what nobody has seen.
 fn time_curves(colour: usize, phase: &PhaseResult) -> Vec<Curve> {
-    if phase.seconds.is_empty() {
-        return Vec::new();
+    let follows = |a: &SecondResult, b: &SecondResult| a.second + 1 == b.second;
+    let mut curves = Vec::new();
+    for seconds in phase.seconds.chunk_by(follows) {
+        let mut add = |is_dashed, value: fn(&SecondResult) -> f64| {
+            let points = points_in_time(seconds, value);
+            curves.push(Curve { name: String::new(), colour, is_dashed, points });
+        };
+        add(false, |second| second.p99_ms);
+        add(true, |second| second.max_ms);
     }
-    #[expect(clippy::cast_precision_loss, reason = "seconds of a run")]
-    let line = |value: fn(&SecondResult) -> f64| {
-        phase.seconds.iter().map(|second| (second.second as f64 + 0.5, value(second))).collect()
-    };
-    let curve = |is_dashed, points| Curve { name: String::new(), colour, is_dashed, points };
-    vec![curve(false, line(|second| second.p99_ms)), curve(true, line(|second| second.max_ms))]
+    curves
+}
+
+/// A point in the middle of each second. One alone is drawn as a line through its second.
+#[expect(clippy::cast_precision_loss, reason = "seconds of a run")]
+fn points_in_time(seconds: &[SecondResult], value: fn(&SecondResult) -> f64) -> Vec<(f64, f64)> {
+    if let [alone] = seconds {
+        let from = alone.second as f64;
+        return vec![(from, value(alone)), (from + 1.0, value(alone))];
+    }
+    seconds.iter().map(|second| (second.second as f64 + 0.5, value(second))).collect()
 }
 
 /// Stairs of grants a second. Nothing if nothing was granted.
