@@ -28,7 +28,8 @@ use super::running::{Running, Unanswered};
 use crate::config::Config;
 
 /// What can be asked: methods and paths.
-pub const ENDPOINTS: [(&str, &str); 10] = [
+pub const ENDPOINTS: [(&str, &str); 11] = [
+    ("GET", "/"),
     ("GET", "/api/info"),
     ("GET", "/api/locks"),
     ("GET", "/api/locks/{name}"),
