@@ -3,7 +3,7 @@
 //! | file | topic |
 //! |---|---|
 //! | `files.rs` | what it is made of, and how it is served |
-//! | `showing.rs` | locks and queues, search, pages, names that are meant to do harm, small screens |
+//! | `showing.rs` | locks and queues, search, pages, harmful names, small screens |
 //! | `steering.rs` | force-release and kick, with and without a yes |
 //! | `absence.rs` | a server that is gone, back, or on its way out |
 

@@ -138,7 +138,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Answers every heartbeat after this delay until the client, which holds the lock, releases it.
+    /// Answers every heartbeat after this delay until the client, the holder, releases the lock.
     pub(crate) fn serve_until_release(
         &mut self,
         mut answer: impl FnMut(&mut Peer),
