@@ -1,9 +1,11 @@
-//! What is made from the flags: completions that shells load, and manual pages.
+//! What is made from the flags: completions that shells load, and manual pages; and the pages of
+//! the documentation that say the same.
 
 mod harness;
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use harness::outside;
@@ -144,4 +146,41 @@ fn every_command_has_help() {
     }
     assert!(monolock(&["help", "exit-codes"]).contains("125"));
     assert_eq!(monolock(&["help"]), monolock(&["--help"]));
+}
+
+/// Every option is in the reference, and nothing else.
+#[test]
+fn the_options_are_documented() {
+    for (page, commands) in [
+        ("docs/reference/run.md", &["run"][..]),
+        ("docs/reference/admin-commands.md", &["locks", "show", "release", "kick", "info"]),
+    ] {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+        let page = fs::read_to_string(page).expect("the page");
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `-")).collect();
+        let helps: String = commands.iter().map(|command| monolock(&[command, "--help"])).collect();
+        assert_eq!(long_options(&rows.join("\n")), long_options(&helps));
+        let codes = monolock(&["help", "exit-codes"]);
+        let documented = page.lines().filter_map(|line| line.strip_prefix("| "));
+        let documented: Vec<&str> = documented.filter_map(|row| row.split(" | ").next()).collect();
+        for code in documented.iter().filter(|cell| cell.parse::<u8>().is_ok()) {
+            assert!(codes.contains(*code), "{code}: {codes}");
+        }
+        for code in if commands == ["run"] { ["123", "124", "125"] } else { ["0", "1", "125"] } {
+            assert!(documented.contains(&code), "{code}: {documented:?}");
+        }
+    }
+}
+
+/// The names of all options in a text, sorted, but for `--help`.
+fn long_options(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '-'));
+    let mut names: Vec<String> = words
+        .filter_map(|word| word.strip_prefix("--"))
+        .filter(|name| !name.is_empty() && *name != "help")
+        .map(str::to_owned)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }

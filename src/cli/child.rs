@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::exit_code;
+use super::guard::Guard;
 use super::sys;
 
 /// A child that leads a process group of its own, so that signals reach its children too.
@@ -36,11 +37,12 @@ impl Child {
     pub(crate) fn start(
         command: &[OsString],
         variables: impl IntoIterator<Item = (&'static str, String)>,
+        guard: Option<&Guard>,
     ) -> io::Result<Child> {
         let (program, arguments) = command.split_first().ok_or(io::ErrorKind::NotFound)?;
         let mut command = Command::new(program);
         command.args(arguments).envs(variables).process_group(0);
-        sys::end_with_this_thread(&mut command);
+        sys::end_with_this_thread(&mut command, guard.map(Guard::stream).transpose()?);
         let child = command.spawn()?;
         Ok(Child { pid: Pid::from_child(&child) })
     }

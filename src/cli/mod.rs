@@ -6,6 +6,7 @@
 //! | `run_options` | the command line of `monolock run` |
 //! | `run` | hold a lock while a command runs |
 //! | `child` | that command as a process and its group |
+//! | `guard` | a process that kills what the command leaves behind when this one is killed |
 //! | `terminal` | who may read the keyboard, and Ctrl-Z |
 //! | `forwarded` | the signals that are passed on |
 //! | `admin` | list locks, show one, take it away |
@@ -19,6 +20,7 @@ mod command_line;
 mod completions;
 pub mod exit_code;
 mod forwarded;
+mod guard;
 mod man;
 mod run;
 mod run_options;
@@ -54,6 +56,7 @@ pub fn run_command(arguments: &[OsString]) -> Option<ExitCode> {
         "help" => Some(help(rest)),
         "completions" => Some(completions::print(rest)),
         "man" => Some(man::print(rest)),
+        guard::COMMAND => Some(guard::stand()),
         _ => {
             let command = admin::commands().into_iter().find(|command| command.get_name() == name);
             command.map(|command| admin::run(command, rest))

@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use super::child::{Child, State};
 use super::exit_code;
 use super::forwarded;
+use super::guard::Guard;
 use super::run_options::{Options, Verbosity};
 use super::say;
 use super::terminal::{self, Terminal};
@@ -147,9 +148,18 @@ async fn supervise(
     // Before there is a child, so that no change of it is missed.
     let child_changes = signal(SignalKind::child())?;
     let mut terminal = Terminal::open()?;
-    let child = match start(held, options) {
+    let guard = Guard::start()
+        .inspect_err(|error| {
+            let what = "should this process be killed, the command's own children would go on";
+            say(format_args!("{what}: {error}"));
+        })
+        .ok();
+    let child = match start(held, options, guard.as_ref()) {
         Ok(child) => child,
-        Err(not_started) => return Ok(not_started),
+        Err(not_started) => {
+            guard.into_iter().for_each(Guard::dismiss);
+            return Ok(not_started);
+        }
     };
     terminal.child_started(&child);
     let mut supervision = Supervision { child, terminal, child_changes, signals };
@@ -158,12 +168,19 @@ async fn supervise(
         // What the command has left behind must not go on without the lock either.
         supervision.child.signal(Signal::KILL);
     }
-    supervision.terminal.take_back();
+    let Supervision { child, mut terminal, .. } = supervision;
+    let code = child.reap();
+    guard.into_iter().for_each(Guard::dismiss);
+    let was_killed = code.as_ref().map_or(true, |code| *code > exit_code::SIGNAL_BASE);
+    terminal.take_back();
+    if was_killed || !matches!(was_stopped, Ok(false)) {
+        terminal.restore();
+    }
     was_stopped?;
-    supervision.child.reap().map(Ran::Ended)
+    code.map(Ran::Ended)
 }
 
-fn start(held: &Held, options: &Options) -> Result<Child, Ran> {
+fn start(held: &Held, options: &Options, guard: Option<&Guard>) -> Result<Child, Ran> {
     let token = match held.token() {
         Ok(token) => token,
         Err(loss) => return Err(Ran::NotStarted(options.lost_exit_code, loss.to_string())),
@@ -173,7 +190,7 @@ fn start(held: &Held, options: &Options) -> Result<Child, Ran> {
         ("MONOLOCK_TOKEN", token.to_string()),
         ("MONOLOCK_LEASE_MS", held.lease().as_millis().to_string()),
     ];
-    Child::start(&options.command, variables).map_err(|error| {
+    Child::start(&options.command, variables, guard).map_err(|error| {
         let code = match error.kind() {
             io::ErrorKind::NotFound => exit_code::NOT_FOUND,
             _ => exit_code::NOT_EXECUTABLE,

@@ -12,7 +12,7 @@ use std::io::{self, IsTerminal};
 
 use nix::sys::signal::{SigSet, Signal as NixSignal};
 use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process};
-use rustix::termios::{tcgetpgrp, tcsetpgrp};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
 use super::child::Child;
 
@@ -22,6 +22,8 @@ pub(crate) struct Terminal {
     device: Option<File>,
     own_group: Pid,
     is_given: bool,
+    /// How it was when it was given away for the first time.
+    modes: Option<Termios>,
 }
 
 impl Terminal {
@@ -36,7 +38,7 @@ impl Terminal {
         in_background.add(NixSignal::SIGTTOU);
         in_background.thread_block()?;
         let device = File::options().read(true).write(true).open("/dev/tty").ok();
-        Ok(Terminal { device, own_group: getpgrp(), is_given: false })
+        Ok(Terminal { device, own_group: getpgrp(), is_given: false, modes: None })
     }
 
     /// The command has started.
@@ -77,11 +79,25 @@ impl Terminal {
         self.is_given = false;
     }
 
+    /// Undoes what a command has done to the terminal that was killed before it could: one that it
+    /// has left without echo and signals, as editors need it, would be of little use to anybody.
+    pub(crate) fn restore(&self) {
+        if let (Some(device), Some(modes)) = (&self.device, &self.modes)
+            && tcgetpgrp(device).is_ok_and(|group| group == self.own_group)
+        {
+            // The terminal may have been hung up in the meantime.
+            let _ = tcsetattr(device, OptionalActions::Drain, modes);
+        }
+    }
+
     /// Gives the terminal to the command, if it is ours to give. False if it is not.
     fn give_to(&mut self, child: &Child) -> bool {
         if let Some(device) = &self.device
             && tcgetpgrp(device).is_ok_and(|group| group == self.own_group)
         {
+            if self.modes.is_none() {
+                self.modes = tcgetattr(device).ok();
+            }
             self.is_given = tcsetpgrp(device, child.group()).is_ok();
         }
         self.is_given

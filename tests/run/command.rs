@@ -1,8 +1,5 @@
 //! The command's environment, streams and exit code; usage.
 
-use std::fs;
-use std::path::Path;
-
 use crate::harness::client::Client;
 use crate::harness::patience::LONG_LEASE_MS;
 use crate::harness::server::Launch;
@@ -93,29 +90,5 @@ fn wrong_usage_is_one_line_and_125() {
         let stderr = &ran.expect_code(125).stderr;
         assert!(stderr.starts_with("monolock: ") && stderr.contains(named), "{stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    }
-}
-
-/// Every option is in the reference, and nothing else.
-#[test]
-fn the_options_are_documented() {
-    let help = finish(monolock_run(["--help"]));
-    let long = |text: &str| -> Vec<String> {
-        let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '-'));
-        let mut names: Vec<String> = words
-            .filter_map(|word| word.strip_prefix("--"))
-            .filter(|name| !name.is_empty() && *name != "help")
-            .map(str::to_owned)
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-    };
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/run.md");
-    let page = fs::read_to_string(path).expect("the page");
-    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `-")).collect();
-    assert_eq!(long(&rows.join("\n")), long(&help.expect_code(0).stdout));
-    for code in ["123", "124", "125", "126", "127", "128 + n"] {
-        assert!(page.contains(&format!("| {code} |")), "{code}");
     }
 }

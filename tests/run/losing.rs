@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use crate::harness::client::Client;
 use crate::harness::patience::{LONG_LEASE_MS, wait_until};
@@ -69,7 +69,7 @@ fn what_the_command_leaves_behind_goes_on_after_an_ordinary_end() {
 #[test]
 fn a_killed_wrapper_takes_the_command_with_it() {
     let server = Launch::on_loopback().start();
-    // What is ignored stays ignored over an exec. A child of the command's would be left behind.
+    // What is ignored stays ignored over an exec.
     let script = "trap '' TERM INT HUP; echo $$; exec sleep 30";
     let mut wrapper = Wrapper::start(shell_under_lock(server.address(), [], script));
     let command = wrapper.pid_line();
@@ -77,6 +77,42 @@ fn a_killed_wrapper_takes_the_command_with_it() {
     wrapper.signal(Signal::KILL);
     wait_until_gone(command);
     waiter.expect_acquired();
+}
+
+/// The programs of a script are the command's children, which the kernel knows nothing of.
+#[test]
+fn a_killed_wrapper_takes_the_commands_children_with_it() {
+    let server = Launch::on_loopback().start();
+    let script = "trap '' TERM INT HUP; sleep 30 & echo $!; echo $$; sleep 30; echo no";
+    let mut wrapper = Wrapper::start(shell_under_lock(server.address(), [], script));
+    let (grandchild, command) = (wrapper.pid_line(), wrapper.pid_line());
+    let mut waiter = Client::waiter(server.address(), "a", LONG_LEASE_MS);
+    let guard = wait_for_guard(&wrapper);
+    // A supervisor that ends everything asks first.
+    rustix::process::kill_process(guard, Signal::TERM).expect("it is there");
+    wrapper.signal(Signal::KILL);
+    wait_until_gone(command);
+    wait_until_gone(grandchild);
+    wait_until_gone(guard);
+    waiter.expect_acquired();
+}
+
+/// Its other child, which waits for its end.
+fn wait_for_guard(wrapper: &Wrapper) -> Pid {
+    let mut found = None;
+    wait_until("there is a guard", || {
+        let pid = wrapper.pid().as_raw_nonzero();
+        let path = format!("/proc/{pid}/task/{pid}/children");
+        let children = std::fs::read_to_string(path).expect("a running process");
+        found = children.split_whitespace().find_map(|child| {
+            let line = std::fs::read(format!("/proc/{child}/cmdline")).ok()?;
+            let is_ready =
+                procfs::threads_and_handling(Pid::from_raw(child.parse().ok()?)?, Signal::TERM);
+            (line == b"monolock\0guard\0" && is_ready.1).then(|| child.parse().expect("a number"))
+        });
+        found.is_some()
+    });
+    Pid::from_raw(found.expect("just found")).expect("not zero")
 }
 
 #[test]

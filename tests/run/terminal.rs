@@ -79,6 +79,15 @@ impl Typist {
         }
     }
 
+    /// The number up to the next dot.
+    #[track_caller]
+    fn number(&mut self) -> i32 {
+        let begin = self.seen;
+        self.expect(".");
+        let screen = self.screen.lock().expect("a screen");
+        screen[begin..self.seen - 1].parse().expect("a number")
+    }
+
     /// Runs a command under the lock `a`. What it prints must not be in the command line, which is
     /// shown as well.
     fn run(&mut self, server: &Server, options: &str, command: &str) {
@@ -206,4 +215,38 @@ fn others_in_a_pipeline_can_still_read_the_terminal() {
     typist.enter("keys");
     typist.expect("got=hello,keys.");
     typist.expect("prompt> ");
+}
+
+/// As an editor does that is killed.
+#[test]
+fn a_terminal_is_left_as_it_was_by_a_command_that_is_killed() {
+    let Some(mut typist) = Typist::sit_down() else { return };
+    let server = Launch::on_loopback().args(["--admin-listen", "127.0.0.1:0"]).start();
+    for way in ["kill", "loss"] {
+        typist.enter("stty -a | grep -o '[-]*icanon'");
+        typist.expect("\nicanon");
+        typist.run(
+            &server,
+            "--kill-after 0s",
+            "sh -c 'trap \"\" TERM; stty raw -echo; echo rea\"\"dy=$$.; exec sleep 30'",
+        );
+        typist.expect("ready=");
+        if way == "kill" {
+            let command = typist.number();
+            let command = rustix::process::Pid::from_raw(command).expect("not zero");
+            rustix::process::kill_process(command, rustix::process::Signal::KILL).expect("kill");
+        } else {
+            let admin = server.admin_address();
+            let answer = crate::harness::http::request(
+                admin,
+                "POST",
+                "/api/locks/a/release",
+                "Content-Length: 0\r\n",
+            );
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+        typist.expect("prompt> ");
+        typist.enter("stty -a | grep -o '[-]*icanon'");
+        typist.expect("\nicanon");
+    }
 }
