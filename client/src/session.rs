@@ -226,3 +226,26 @@ impl Drop for Closing<'_> {
         self.tenure.connection_closed();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_silent_address_does_not_keep_the_next_one_from_being_tried() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::listen(&silent, 0).unwrap();
+        let silent_address = silent.local_addr().unwrap();
+        // The only one for whom there is room; the kernel does not answer those behind it.
+        let _first = TcpStream::connect(silent_address).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut timer = Timer::new().unwrap();
+        let dialled = dial_any([silent_address, address].into_iter(), &mut timer).await;
+        assert_eq!(dialled.unwrap().peer_addr().unwrap(), address);
+        let failed = dial_any([silent_address].into_iter(), &mut timer).await;
+        assert!(failed.unwrap_err().is_none(), "it took too long");
+    }
+}
