@@ -28,7 +28,7 @@ class Electing(unittest.TestCase):
             return None
 
         # In the last term there is time enough.
-        lock = server.client().lock(self.id(), hold_at_most=0.5)
+        lock = server.client().lock(self.id(), hold_at_most=1.0)
         self.assertEqual(lock.elect(lead), "enough")
         self.assertEqual(tokens, sorted(set(tokens)))
 

@@ -16,7 +16,7 @@ import monolock
 
 from . import server
 
-LEASE = 1.0
+LEASE = 2.0
 
 
 class Holder:

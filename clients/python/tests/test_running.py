@@ -198,11 +198,11 @@ class Async(unittest.IsolatedAsyncioTestCase):
         asyncio.get_running_loop().set_debug(False)
 
         async def work(held: monolock.Held) -> int:
-            # Three leases. Nothing of the loop runs.
-            time.sleep(1.5)
+            # More than two leases. Nothing of the loop runs.
+            time.sleep(2.2)
             return held.token()
 
-        self.assertTrue(await self.client.lock(self.name, lease=0.5).run_async(work))
+        self.assertTrue(await self.client.lock(self.name, lease=1.0).run_async(work))
 
     async def test_a_loss_ends_work_that_does_not_end_by_itself(self) -> None:
         stopped: List[StopReason] = []

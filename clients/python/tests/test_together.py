@@ -96,7 +96,7 @@ class Together(unittest.TestCase):
         waiting = threading.Event()
         progress: queue.SimpleQueue[monolock.Progress] = queue.SimpleQueue()
         with server.client().lock(self.names[1]).hold():
-            lock = server.client().locks(self.names[:2], lease=0.4, progress=progress)
+            lock = server.client().locks(self.names[:2], lease=1.0, progress=progress)
             outcome: queue.SimpleQueue[int] = queue.SimpleQueue()
             threading.Thread(
                 target=lambda: outcome.put(lock.run(lambda held: held[self.names[0]].token()))
@@ -106,7 +106,7 @@ class Together(unittest.TestCase):
             )
             seen = server.view(self.names[0])
             assert seen is not None
-            self.assertFalse(waiting.wait(1.0), "more than two leases")
+            self.assertFalse(waiting.wait(2.2), "more than two leases")
         self.assertEqual(outcome.get(timeout=server.PATIENCE), seen["holder"]["token"])
 
     def all_idle(self) -> bool:
