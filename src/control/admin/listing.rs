@@ -12,22 +12,19 @@ use hyper::StatusCode;
 use monolock_core::engine::Engine;
 use monolock_core::glob::{self, GLOB_MAX_BYTES};
 use monolock_core::lock_table::LockName;
-use monolock_core::snapshot::{ClaimView, LockView, QueueCursor};
 use monolock_core::time::Now;
 use serde::Serialize;
 
 use super::super::http::Response;
 use super::super::running::{Running, Unanswered};
+use super::lock_part::{CLAIMS_A_SLICE, LockPart};
 use super::request::{LockPath, Query};
 use super::stream::{self, Incomplete, Outgoing};
-use super::views::{Holder, LastHold, Waiter};
+use super::views::LastHold;
 use super::{Admin, Refusal, json};
 
 /// Places of a table that are looked at in a slice.
 const PLACES_A_SLICE: u32 = 1024;
-
-/// Claims that are fetched in a slice: each is a cache line somewhere in memory.
-const CLAIMS_A_SLICE: usize = 256;
 
 /// Names of which a page is picked at a time, which bounds what a listing keeps in memory. All
 /// tables are gone through once for each of them.
@@ -266,96 +263,11 @@ fn parts_of(
     let mut parts = Vec::new();
     for name in names {
         let part = engine.lock(name).map(|lock| LockPart::of(lock, now, waiters_max));
-        claims += part.as_ref().map_or(1, |part| 1 + part.waiters.len());
+        claims += part.as_ref().map_or(1, LockPart::claims);
         parts.push(part);
         if claims >= CLAIMS_A_SLICE {
             break;
         }
     }
     parts
-}
-
-/// A lock with the first part of its queue.
-struct LockPart {
-    name: LockName,
-    now: Now,
-    holder: Option<ClaimView>,
-    /// The length of the queue.
-    waiters_len: u32,
-    waiters: Vec<ClaimView>,
-    /// How many more are wanted.
-    waiters_left: usize,
-    /// How to go on, if there is more of the queue.
-    cursor: Option<QueueCursor>,
-}
-
-impl LockPart {
-    fn of(lock: LockView<'_>, now: Now, waiters_max: usize) -> LockPart {
-        let mut cursor = QueueCursor::default();
-        let (waiters, is_at_end) =
-            lock.waiters_behind(&mut cursor, waiters_max.min(CLAIMS_A_SLICE));
-        LockPart {
-            name: lock.name().clone(),
-            now,
-            holder: lock.holder(),
-            waiters_len: lock.waiters_len(),
-            waiters_left: waiters_max - waiters.len(),
-            waiters,
-            cursor: (!is_at_end).then_some(cursor),
-        }
-    }
-}
-
-impl Outgoing {
-    /// Adds a lock with its queue, as far as it is wanted.
-    async fn lock(
-        &mut self,
-        running: &Running,
-        shard: usize,
-        part: LockPart,
-        last_hold: Option<&LastHold>,
-    ) -> Result<(), Incomplete> {
-        let LockPart { name, now, holder, waiters_len, waiters, .. } = part;
-        let LockPart { mut waiters_left, mut cursor, .. } = part;
-        self.text(r#"{"name":"#);
-        self.json(&name.as_str());
-        self.text(r#","holder":"#);
-        self.json(&holder.map(|holder| Holder::new(&holder, now)));
-        if let Some(last_hold) = last_hold {
-            self.text(r#","last_hold":"#);
-            self.json(last_hold);
-        }
-        self.text(r#","waiters_count":"#);
-        self.json(&waiters_len);
-        self.text(r#","waiters":["#);
-        let mut is_first = true;
-        self.waiters(&waiters, now, &mut is_first);
-        self.flush_if_full().await?;
-        while let Some(mut from) = cursor.take().filter(|_| waiters_left > 0) {
-            let name = name.clone();
-            let count_max = waiters_left.min(CLAIMS_A_SLICE);
-            let (waiters, now, next) = running
-                .ask(shard, move |inspected| {
-                    let Some(lock) = inspected.engine.lock(&name) else {
-                        return (Vec::new(), inspected.now, None);
-                    };
-                    let (waiters, is_at_end) = lock.waiters_behind(&mut from, count_max);
-                    (waiters, inspected.now, (!is_at_end).then_some(from))
-                })
-                .await?;
-            self.waiters(&waiters, now, &mut is_first);
-            waiters_left -= waiters.len();
-            self.flush_if_full().await?;
-            cursor = next;
-        }
-        self.text("]}");
-        Ok(())
-    }
-
-    fn waiters(&mut self, waiters: &[ClaimView], now: Now, is_first: &mut bool) {
-        for waiter in waiters {
-            self.text(if std::mem::take(is_first) { "" } else { "," });
-            self.json(&Waiter::new(waiter, now));
-        }
-    }
 }

@@ -6,6 +6,7 @@ mod actions;
 mod drain;
 mod info;
 mod listing;
+mod lock_part;
 mod origin;
 mod page;
 mod request;
