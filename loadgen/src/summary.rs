@@ -401,7 +401,7 @@ mod tests {
             assert!(is_of_this_machine(own.parse().expect(own)), "{own}");
         }
         // Addresses for documentation, which nobody has.
-        for other in ["192.0.2.1", "2001:db8::1"] {
+        for other in ["198.51.100.1", "2001:db8::1"] {
             assert!(!is_of_this_machine(other.parse().expect(other)), "{other}");
         }
         let interfaces = std::fs::read_to_string("/proc/net/fib_trie").expect("the routes");
