@@ -1,5 +1,5 @@
-//! One lock as lists show it: its holder, and its queue, which is fetched in slices because it may be
-//! as long as the server has sessions.
+//! One lock as lists show it: its holder, and its queue, which is fetched in slices because it may
+//! be as long as the server has sessions.
 
 use monolock_core::lock_table::LockName;
 use monolock_core::snapshot::{ClaimView, LockView, QueueCursor};
