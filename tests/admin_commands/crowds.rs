@@ -49,6 +49,8 @@ fn a_long_list_takes_no_more_memory_than_a_page() {
         } else {
             assert_eq!(text.lines().count(), count as usize);
         }
+        let has_queues = api.requests().iter().any(|request| !request.contains("waiters=0"));
+        assert_eq!(has_queues, words.contains(&"--json"), "a queue is fetched to be shown only");
         let sizes = sizes.lock().expect("no answer failed");
         let (first, most) = (sizes[0], *sizes.iter().max().expect("pages"));
         let printed = text.len() as u64;

@@ -33,6 +33,9 @@ use self::views::{Holder, ListedLock, Lock, Page, RawLock, Released, Waiter};
 /// Locks that are fetched at a time: as many as the server picks in one go.
 const PAGE: u32 = 8192;
 
+/// Where the number of waiters is enough.
+const NO_QUEUE: Option<(&str, &str)> = Some(("waiters", "0"));
+
 /// Runs one of the commands.
 pub(crate) fn run(command: Command, arguments: &[OsString]) -> ExitCode {
     match Options::parse(command, arguments, |variable| std::env::var_os(variable)) {
@@ -67,14 +70,14 @@ fn carry_out(options: Options) -> Result<(), Failure> {
 fn list(api: &Api, pattern: Option<&str>, output: &mut Output) -> Result<(), Failure> {
     let titles = ["LOCK", "HOLDER", "IDENTITY", "TOKEN", "SINCE", "LEASE", "LAST HEARD", "WAITERS"];
     let mut is_empty = true;
-    for_each_page(api, pattern, |locks: Vec<ListedLock>| {
+    for_each_page(api, pattern, NO_QUEUE, |locks: Vec<ListedLock>| {
         is_empty = is_empty && locks.is_empty();
         let rows: Vec<_> = locks
             .into_iter()
-            .map(|ListedLock { name, holder, waiter_count }| {
-                let [address, identity, token, since, lease, heard] = cells_of(holder);
-                let waiters = Cell::Number(waiter_count);
-                [Cell::Text(name), address, identity, token, since, lease, heard, waiters]
+            .map(|lock| {
+                let waiters = Cell::Number(lock.waiters_count());
+                let [address, identity, token, since, lease, heard] = cells_of(lock.holder);
+                [Cell::Text(lock.name), address, identity, token, since, lease, heard, waiters]
             })
             .collect();
         output.rows(titles, &rows)
@@ -91,7 +94,7 @@ fn list(api: &Api, pattern: Option<&str>, output: &mut Output) -> Result<(), Fai
 fn list_json(api: &Api, pattern: Option<&str>, output: &mut Output) -> Result<(), Failure> {
     output.text(r#"{"locks":["#)?;
     let mut is_first = true;
-    for_each_page(api, pattern, |locks: Vec<RawLock>| {
+    for_each_page(api, pattern, None, |locks: Vec<RawLock>| {
         for lock in &locks {
             output.text(if std::mem::take(&mut is_first) { "" } else { "," })?;
             output.json(lock)?;
@@ -106,12 +109,14 @@ fn list_json(api: &Api, pattern: Option<&str>, output: &mut Output) -> Result<()
 fn for_each_page<L: serde::de::DeserializeOwned>(
     api: &Api,
     pattern: Option<&str>,
+    more: Option<(&str, &str)>,
     mut each: impl FnMut(Vec<L>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut after: Option<String> = None;
     loop {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("limit", &PAGE.to_string());
+        query.extend_pairs(more);
         query.extend_pairs(pattern.map(|pattern| ("match", pattern)));
         query.extend_pairs(after.as_ref().map(|after| ("after", after)));
         let page: Page<L> = api.get(&format!("/api/locks?{}", query.finish()))?.json()?;

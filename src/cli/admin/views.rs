@@ -20,9 +20,17 @@ pub(super) struct Page<Lock> {
 pub(super) struct ListedLock {
     pub(super) name: String,
     pub(super) holder: Option<Holder>,
-    /// Counted and not kept: a queue may be longer than the list.
+    waiters_count: Option<u64>,
+    /// Counted and not kept: from a server that sends them though nobody has asked, there may be
+    /// more of them than locks.
     #[serde(rename = "waiters", deserialize_with = "count")]
-    pub(super) waiter_count: u64,
+    waiters_sent: u64,
+}
+
+impl ListedLock {
+    pub(super) fn waiters_count(&self) -> u64 {
+        self.waiters_count.unwrap_or(self.waiters_sent)
+    }
 }
 
 /// A lock that is passed on as it came, and is looked at by nobody.
