@@ -36,6 +36,11 @@ const PLACES_MAX: u64 = 1 << 24;
 /// the memory has room for would only be paid for.
 const BYTES_A_SESSION_MIN: u64 = 4096;
 
+/// Receive buffers of each event loop. The kernel hands out some twenty completions an enter, and a
+/// buffer is free again as soon as its completion is dealt with; but all of them are used in turn,
+/// so each is memory.
+const RECEIVE_BUFFERS: u16 = 256;
+
 /// What each event loop opens: its ring, and what wakes it.
 const DESCRIPTORS_A_SHARD: u64 = 2;
 
@@ -224,8 +229,11 @@ fn start_shard(
     let (inbox_sender, inbox) = mpsc::channel();
     let (started, has_started) = mpsc::sync_channel(1);
     let (post, surroundings) = mpsc::sync_channel(1);
-    let ring_config =
-        monolock_ring::Config { slots: places_max, ..monolock_ring::Config::default() };
+    let ring_config = monolock_ring::Config {
+        slots: places_max,
+        buffers: RECEIVE_BUFFERS,
+        ..monolock_ring::Config::default()
+    };
     let number = engine.shard();
     let body = move || {
         let ring = match Ring::new(&ring_config) {

@@ -27,6 +27,9 @@ use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 /// A token that could be one.
 const ANSWER: [u8; 9] = [0x12, 0, 6, 0x8a, 0x3c, 0x51, 0x7f, 0x20, 0x9b];
 
+/// As many as the lock server has.
+const RECEIVE_BUFFERS: u16 = 256;
+
 /// The most answers in one send.
 const ANSWERS_MAX: u32 = 56;
 const _: () = assert!(ANSWERS_MAX as usize == SEND_LEN / ANSWER.len());
@@ -61,7 +64,7 @@ fn start(slots: u32, bell: &Bell) -> Result<Loop, Box<dyn Error>> {
     let taken = Arc::new(AtomicU32::new(0));
     let (its_taken, bell) = (Arc::clone(&taken), bell.clone());
     thread::spawn(move || {
-        let ring = Ring::new(&Config { slots, ..Config::default() });
+        let ring = Ring::new(&Config { slots, buffers: RECEIVE_BUFFERS, ..Config::default() });
         let ring = ring.unwrap_or_else(|error| end(&error));
         started.send(ring.waker()).expect("it is waited for");
         let (free, owed) = (Vec::new(), Vec::new());
