@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
@@ -67,11 +66,11 @@ pub(crate) struct Bystanders {
 
 impl Bystanders {
     /// So many sessions, each of which holds a lock of its own now.
-    pub(crate) fn start(server: SocketAddr, count: u32) -> Result<Bystanders, Box<dyn Error>> {
+    pub(crate) fn start(source: Source, count: u32) -> Result<Bystanders, Box<dyn Error>> {
         let (orders, inbox) = channel();
         let (started, has_started) = channel();
         thread::Builder::new().name("bystanders".to_owned()).spawn(move || {
-            match Watch::start(server, count) {
+            match Watch::start(source, count) {
                 Ok(mut watch) => {
                     let _ = started.send(Ok(()));
                     watch.go_on(&inbox).expect("bystanders stay connected");
@@ -114,13 +113,12 @@ struct Watch {
 }
 
 impl Watch {
-    fn start(server: SocketAddr, count: u32) -> Result<Watch, Problem> {
+    fn start(mut source: Source, count: u32) -> Result<Watch, Problem> {
         let mut ring = Ring::new(&Config { slots: count, ..Config::default() })?;
         ring.stamp_arrivals();
         let latencies = Latencies { due: histogram(), sent: histogram() };
         let awaited = vec![None; count as usize];
         let mut watch = Watch { ring, awaited, answered: 0, latencies, next: 0 };
-        let mut source = Source::new(server, count);
         let mut frame = Vec::new();
         for index in 0..count {
             let id = id(index);

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io;
-use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,7 +36,7 @@ pub(crate) struct Claim {
 enum Order {
     /// Connect, evenly over so much time.
     Open {
-        server: SocketAddr,
+        source: Source,
         over: Duration,
         claim: Claim,
     },
@@ -87,7 +86,7 @@ impl Crowd {
                 let ring = Ring::new(&Config { slots: share, ..Config::default() });
                 let ring = ring.map_err(io::Error::other)?;
                 let _ = started.send(ring.waker());
-                Part::new(ring, number, threads, sessions, share, tally).obey(&inbox)
+                Part::new(ring, number, threads, share, tally).obey(&inbox)
             };
             let thread = thread::Builder::new().name(format!("crowd-{number}")).spawn(body)?;
             match has_started.recv() {
@@ -108,9 +107,16 @@ impl Crowd {
     }
 
     /// All connect and claim.
-    pub(crate) fn open(&self, server: SocketAddr, over: Duration, claim: Claim) {
+    pub(crate) fn open(&self, source: &Source, over: Duration, claim: Claim) {
         self.tally.reset();
-        self.tell(|| Order::Open { server, over, claim });
+        self.tell(|| Order::Open { source: source.clone(), over, claim });
+    }
+
+    /// The part of others in a source from which the crowd connects too: no two may count the same
+    /// ports.
+    pub(crate) fn source_of_others(&self, source: &Source) -> Source {
+        let threads = u32::try_from(self.threads.len()).expect("few");
+        source.clone().of_worker(threads, threads + 1)
     }
 
     /// All send a heartbeat.
@@ -157,7 +163,6 @@ struct Part {
     ring: Ring,
     number: u32,
     threads: u32,
-    sessions: u32,
     share: u32,
     tally: Arc<Tally>,
     /// By place: which connection it is, and whether it is open.
@@ -175,23 +180,16 @@ struct Opening {
 }
 
 impl Part {
-    fn new(
-        ring: Ring,
-        number: u32,
-        threads: u32,
-        sessions: u32,
-        share: u32,
-        tally: Arc<Tally>,
-    ) -> Part {
+    fn new(ring: Ring, number: u32, threads: u32, share: u32, tally: Arc<Tally>) -> Part {
         let places = vec![(0, false); share as usize];
-        Part { ring, number, threads, sessions, share, tally, places, opening: None }
+        Part { ring, number, threads, share, tally, places, opening: None }
     }
 
     fn obey(mut self, inbox: &Receiver<Order>) -> io::Result<()> {
         loop {
             loop {
                 match inbox.try_recv() {
-                    Ok(order) => self.begin(&order),
+                    Ok(order) => self.begin(order),
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return Ok(()),
                 }
@@ -202,12 +200,11 @@ impl Part {
         }
     }
 
-    fn begin(&mut self, order: &Order) {
-        match *order {
-            Order::Open { server, over, claim } => {
-                let source = Source::new(server, self.sessions);
+    fn begin(&mut self, order: Order) {
+        match order {
+            Order::Open { source, over, claim } => {
                 self.opening = Some(Opening {
-                    source: source.of_worker(self.number, self.threads),
+                    source: source.of_worker(self.number, self.threads + 1),
                     claim,
                     start: Instant::now(),
                     every: over / self.share,

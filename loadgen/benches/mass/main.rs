@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use monolock_loadgen::procfs::Usage;
 use monolock_loadgen::server_process::{Launch, ServerProcess};
+use monolock_loadgen::source::Source;
 use rustix::process::Signal;
 
 use bystanders::Bystanders;
@@ -101,7 +102,7 @@ fn kill(path: &Path, sessions: u32) -> Result<(), Box<dyn Error>> {
     let mut killed = start(path, shards, Launch::ANY_PORT)?;
     let address = killed.address();
     let mut crowd = Crowd::new(sessions)?;
-    settle(&mut crowd, address, sessions)?;
+    settle(&mut crowd, &source(address, sessions), sessions)?;
 
     println!("\n{sessions} sessions, and the server is killed with SIGKILL, {shards} rings");
     crowd.tally.reset();
@@ -123,11 +124,12 @@ fn kill(path: &Path, sessions: u32) -> Result<(), Box<dyn Error>> {
     crowd.wait_until("all are closed", |tally| tally.closed.load(Ordering::Relaxed) == sessions)?;
 
     println!("all of them connect within a second");
-    let bystanders = Bystanders::start(next.address(), BYSTANDERS)?;
+    let source = source(next.address(), sessions);
+    let bystanders = Bystanders::start(crowd.source_of_others(&source), BYSTANDERS)?;
     bystanders.begin()?;
     let claim = Claim { lease_ms: lease_ms(HOUR), is_shared: false };
     let cpu_before = Usage::of(next.pid())?.cpu_seconds;
-    crowd.open(next.address(), Duration::from_secs(1), claim);
+    crowd.open(&source, Duration::from_secs(1), claim);
     let took =
         crowd.wait_until("all hold", |tally| tally.acquired.load(Ordering::Relaxed) == sessions)?;
     let cpu = Usage::of(next.pid())?.cpu_seconds - cpu_before;
@@ -144,8 +146,9 @@ fn expire(path: &Path, sessions: u32) -> Result<(), Box<dyn Error>> {
     let shards = shards(sessions);
     let mut server = start(path, shards, Launch::ANY_PORT)?;
     let mut crowd = Crowd::new(sessions)?;
-    settle(&mut crowd, server.address(), sessions)?;
-    let bystanders = Bystanders::start(server.address(), BYSTANDERS)?;
+    let source = source(server.address(), sessions);
+    settle(&mut crowd, &source, sessions)?;
+    let bystanders = Bystanders::start(crowd.source_of_others(&source), BYSTANDERS)?;
     // What is sent to a stopped server is read in one go: so all leases end together.
     server.signal(Signal::STOP);
     crowd.heartbeat();
@@ -178,11 +181,12 @@ fn full(path: &Path) -> Result<(), Box<dyn Error>> {
     let sessions = u32::try_from(places + places / BEYOND_PART)?;
     let server = start(path, 2, Launch::ANY_PORT)?;
     let mut crowd = Crowd::new(sessions)?;
-    let bystanders = Bystanders::start(server.address(), BYSTANDERS)?;
+    let source = source(server.address(), sessions);
+    let bystanders = Bystanders::start(crowd.source_of_others(&source), BYSTANDERS)?;
     println!("\n{sessions} want one lock within a second; its shard has {places} places");
     bystanders.begin()?;
     let claim = Claim { lease_ms: lease_ms(HOUR), is_shared: true };
-    crowd.open(server.address(), Duration::from_secs(1), claim);
+    crowd.open(&source, Duration::from_secs(1), claim);
     crowd.wait_until("all are sent", |tally| tally.sent.load(Ordering::Relaxed) == sessions)?;
     // Those without a place are told nothing: it is over when no more are told anything.
     let mut waiting = 0;
@@ -206,11 +210,16 @@ fn full(path: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// All connect, at a rate that is no event.
-fn settle(crowd: &mut Crowd, server: SocketAddr, sessions: u32) -> Result<(), Box<dyn Error>> {
+fn settle(crowd: &mut Crowd, source: &Source, sessions: u32) -> Result<(), Box<dyn Error>> {
     let claim = Claim { lease_ms: lease_ms(LEASE), is_shared: false };
-    crowd.open(server, Duration::from_secs(1) * sessions / CONNECT_RATE, claim);
+    crowd.open(source, Duration::from_secs(1) * sessions / CONNECT_RATE, claim);
     crowd.wait_until("all hold", |tally| tally.acquired.load(Ordering::Relaxed) == sessions)?;
     Ok(())
+}
+
+/// Where the crowd and its bystanders connect from.
+fn source(server: SocketAddr, sessions: u32) -> Source {
+    Source::new(server, sessions + BYSTANDERS)
 }
 
 fn lease_ms(lease: Duration) -> NonZeroU32 {
