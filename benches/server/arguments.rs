@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::command_line::{self, positive};
+
 const HELP: &str = "\
 cargo bench --bench server -- [OPTIONS]
 
@@ -43,43 +45,20 @@ impl Arguments {
             server: None,
             yardstick: None,
         };
-        // `cargo bench` says that it is one, and `cargo test --benches` says nothing.
-        let mut is_bench = false;
-        let mut given = given;
-        while let Some(flag) = given.next() {
-            match flag.as_str() {
-                "--bench" => is_bench = true,
-                "--help" => {
-                    print!("{HELP}");
-                    return Ok(None);
-                }
-                _ => {
-                    let value = given.next().ok_or(format!("{flag} needs a value\n\n{HELP}"))?;
-                    arguments.set(&flag, &value)?;
-                }
-            }
-        }
-        if !is_bench {
-            println!("server: a measurement of minutes; run it with cargo bench --bench server");
-            return Ok(None);
-        }
-        Ok(Some(arguments))
+        let set = |flag: &str, value: &str| arguments.set(flag, value);
+        let is_measured = command_line::read("server", HELP, given, set)?;
+        Ok(is_measured.then_some(arguments))
     }
 
     fn set(&mut self, flag: &str, value: &str) -> Result<(), String> {
-        let number = || match value.parse() {
-            Ok(number @ 1..) => Ok(number),
-            _ => Err(format!("{flag} needs a positive number, not {value:?}")),
-        };
+        let number = || positive(flag, value);
         match flag {
             "--only" if ["heartbeats", "connections", "memory"].contains(&value) => {
                 self.only = Some(value.to_owned());
             }
             "--sessions" => {
-                self.sessions = value
-                    .split(',')
-                    .map(|number| number.parse().map_err(|_| format!("{flag}: {number:?}?")))
-                    .collect::<Result<_, _>>()?;
+                let numbers = value.split(',').map(|number| positive(flag, number));
+                self.sessions = numbers.collect::<Result<_, _>>()?;
             }
             "--rate" => self.rate = number()?,
             "--rounds" => self.rounds = number()?,

@@ -10,6 +10,8 @@
 
 mod arguments;
 mod clients;
+#[path = "../command_line/mod.rs"]
+mod command_line;
 mod scenarios;
 mod spread;
 mod subject;
@@ -21,21 +23,7 @@ use std::process::{Command, ExitCode};
 use arguments::Arguments;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::parse(std::env::args().skip(1)) {
-        Ok(Some(arguments)) => arguments,
-        Ok(None) => return ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("{problem}");
-            return ExitCode::from(2);
-        }
-    };
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("{problem}");
-            ExitCode::FAILURE
-        }
-    }
+    command_line::run(Arguments::parse, run)
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use monolock_core::duration::parse_duration;
 
+use crate::command_line::{self, positive};
+
 const HELP: &str = "\
 cargo bench -p monolock-loadgen --bench scale -- [OPTIONS]
 
@@ -31,9 +33,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// None: there is nothing to be measured.
-    pub(crate) fn parse(
-        mut given: impl Iterator<Item = String>,
-    ) -> Result<Option<Arguments>, String> {
+    pub(crate) fn parse(given: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
         let mut arguments = Arguments {
             sessions: vec![10_000, 100_000, 1_000_000],
             leases: vec![Duration::from_secs(120), Duration::from_secs(60)],
@@ -44,26 +44,9 @@ impl Arguments {
             server: None,
             yardstick: None,
         };
-        // `cargo bench` says that it is one, and `cargo test --benches` says nothing.
-        let mut is_bench = false;
-        while let Some(flag) = given.next() {
-            match flag.as_str() {
-                "--bench" => is_bench = true,
-                "--help" => {
-                    print!("{HELP}");
-                    return Ok(None);
-                }
-                _ => {
-                    let value = given.next().ok_or(format!("{flag} needs a value\n\n{HELP}"))?;
-                    arguments.set(&flag, &value)?;
-                }
-            }
-        }
-        if !is_bench {
-            println!("scale: a measurement of minutes; run it with cargo bench");
-            return Ok(None);
-        }
-        Ok(Some(arguments))
+        let set = |flag: &str, value: &str| arguments.set(flag, value);
+        let is_measured = command_line::read("scale", HELP, given, set)?;
+        Ok(is_measured.then_some(arguments))
     }
 
     fn set(&mut self, flag: &str, value: &str) -> Result<(), String> {
@@ -94,11 +77,6 @@ fn list<T>(
     parse: fn(&str, &str) -> Result<T, String>,
 ) -> Result<Vec<T>, String> {
     value.split(',').map(|part| parse(flag, part)).collect()
-}
-
-fn positive(flag: &str, value: &str) -> Result<u32, String> {
-    let number = value.parse().ok().filter(|&number| number > 0);
-    number.ok_or(format!("{flag} needs a positive number, not {value:?}"))
 }
 
 fn duration(flag: &str, value: &str) -> Result<Duration, String> {

@@ -9,6 +9,8 @@
 //! which is limited by `RLIMIT_NOFILE` for itself.
 
 mod arguments;
+#[path = "../../../benches/command_line/mod.rs"]
+mod command_line;
 mod limits;
 #[path = "../scenarios/machine.rs"]
 mod machine;
@@ -35,21 +37,7 @@ const FULL_PERCENT: u64 = 93;
 const RAMP_MIN: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::parse(std::env::args().skip(1)) {
-        Ok(Some(arguments)) => arguments,
-        Ok(None) => return ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("{problem}");
-            return ExitCode::from(2);
-        }
-    };
-    match measure(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("{problem}");
-            ExitCode::FAILURE
-        }
-    }
+    command_line::run(Arguments::parse, measure)
 }
 
 fn measure(arguments: &Arguments) -> Result<(), Box<dyn Error>> {

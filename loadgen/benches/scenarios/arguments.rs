@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use monolock_loadgen::scenario::Scenario;
 
+use crate::command_line::{self, positive};
+
 const HELP: &str = "\
 cargo bench -p monolock-loadgen --bench scenarios -- [OPTIONS]
 
@@ -20,30 +22,11 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// None: there is nothing to be measured.
-    pub(crate) fn parse(
-        mut given: impl Iterator<Item = String>,
-    ) -> Result<Option<Arguments>, String> {
+    pub(crate) fn parse(given: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
         let mut arguments = Arguments { only: None, rounds: 3, server: None };
-        // `cargo bench` says that it is one, and `cargo test --benches` says nothing.
-        let mut is_bench = false;
-        while let Some(flag) = given.next() {
-            match flag.as_str() {
-                "--bench" => is_bench = true,
-                "--help" => {
-                    print!("{HELP}");
-                    return Ok(None);
-                }
-                _ => {
-                    let value = given.next().ok_or(format!("{flag} needs a value\n\n{HELP}"))?;
-                    arguments.set(&flag, &value)?;
-                }
-            }
-        }
-        if !is_bench {
-            println!("scenarios: a measurement of minutes; run it with cargo bench");
-            return Ok(None);
-        }
-        Ok(Some(arguments))
+        let set = |flag: &str, value: &str| arguments.set(flag, value);
+        let is_measured = command_line::read("scenarios", HELP, given, set)?;
+        Ok(is_measured.then_some(arguments))
     }
 
     fn set(&mut self, flag: &str, value: &str) -> Result<(), String> {
@@ -53,10 +36,7 @@ impl Arguments {
                 let found = all.find(|scenario| scenario.name() == value);
                 self.only = Some(found.ok_or(format!("there is no scenario {value:?}"))?);
             }
-            "--rounds" => {
-                let rounds = value.parse().ok().filter(|&rounds| rounds > 0);
-                self.rounds = rounds.ok_or(format!("{flag} needs a positive number"))?;
-            }
+            "--rounds" => self.rounds = positive(flag, value)?,
             "--server" => self.server = Some(value.into()),
             _ => return Err(format!("there is no {flag} {value}\n\n{HELP}")),
         }

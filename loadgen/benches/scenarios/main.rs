@@ -7,6 +7,8 @@
 //! between what they were.
 
 mod arguments;
+#[path = "../../../benches/command_line/mod.rs"]
+mod command_line;
 mod machine;
 mod programs;
 mod spread;
@@ -22,21 +24,7 @@ use arguments::Arguments;
 use programs::Programs;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::parse(std::env::args().skip(1)) {
-        Ok(Some(arguments)) => arguments,
-        Ok(None) => return ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("{problem}");
-            return ExitCode::from(2);
-        }
-    };
-    match measure(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("{problem}");
-            ExitCode::FAILURE
-        }
-    }
+    command_line::run(Arguments::parse, measure)
 }
 
 /// What is run of a scenario: seconds each, so that all rounds are over in minutes.
