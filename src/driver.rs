@@ -24,6 +24,7 @@ use crate::audit::{self, Recorder};
 use crate::clock::{self, Clocks};
 use crate::ended_holds::EndedHolds;
 use crate::inspection::{Inspected, Tally};
+use crate::logging::millis;
 use crate::peer_limit::PeerLimit;
 use crate::shards::{Command, ShardHandle};
 use moving::Moves;
@@ -375,10 +376,10 @@ impl Driver {
             let (lock, peer, token) = (&*change.lock, change.peer, change.token.get());
             match change.what {
                 Ownership::Granted { wait } => {
-                    debug!(lock, %peer, token, wait_ms = wait.as_millis(), "granted");
+                    debug!(lock, %peer, token, wait_ms = millis(wait), "granted");
                 }
                 Ownership::Released { held, reason } => {
-                    debug!(lock, %peer, token, held_ms = held.as_millis(), %reason, "released");
+                    debug!(lock, %peer, token, held_ms = millis(held), %reason, "released");
                 }
             }
         }

@@ -68,7 +68,8 @@ impl Options {
             lease,
             is_waiting: !matches.get_flag("nonblock"),
             wait_max: matches.get_one("wait").copied(),
-            retries: !matches.get_flag("no-retry"),
+            // Who does not want to wait does not want to wait for the server either.
+            retries: !matches.get_flag("no-retry") && !matches.get_flag("nonblock"),
             hold_max: matches.get_one("max-hold").copied(),
             kill_after: matches.get_one("kill-after").copied(),
             signal: matches.get_one("signal").copied().unwrap_or(Signal::TERM),

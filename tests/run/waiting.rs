@@ -48,9 +48,12 @@ fn a_signal_leaves_the_queue_at_once() {
 #[test]
 fn a_server_that_is_not_there_is_waited_for_unless_told_otherwise() {
     let address = (own_address(252), 7070).into();
-    let failed = finish(shell_under_lock(address, ["--no-retry"], "echo ran"));
-    let stderr = &failed.expect_code(125).stderr;
-    assert!(stderr.contains(&address.to_string()) && stderr.lines().count() == 1, "{stderr}");
+    for option in ["--no-retry", "-n"] {
+        let failed = finish(shell_under_lock(address, [option], "echo ran"));
+        let stderr = &failed.expect_code(125).stderr;
+        let is_said = stderr.contains(&address.to_string()) && stderr.lines().count() == 1;
+        assert!(is_said, "{option}: {stderr}");
+    }
 
     let mut waiting = Wrapper::start(shell_under_lock(address, [], "echo ran"));
     let said = waiting.stderr_line();

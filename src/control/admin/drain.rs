@@ -20,6 +20,7 @@ use super::super::runtime;
 use super::request::Query;
 use super::{Admin, Refusal, ok};
 use crate::clock;
+use crate::logging::millis;
 use crate::shards::Command;
 
 /// How long holders have if nobody says.
@@ -55,7 +56,7 @@ pub(super) async fn begin(admin: &Admin, query: &Query) -> Result<Response, Refu
     let running = &admin.running;
     is_not_too_late(running)?;
     let (drain, is_new) = running.begin_to_drain(limit);
-    let limit_ms = limit.as_millis();
+    let limit_ms = millis(limit);
     if is_new {
         info!(limit_ms, "nothing is granted any more, holders may finish");
         running.shards.iter().for_each(|shard| shard.tell(Command::StopGranting));
@@ -91,11 +92,10 @@ async fn answer(running: &Running) -> Response {
     let reports = running.loop_reports().await;
     let drain = running.drain();
     let now = clock::monotonic();
-    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     ok(&Progress {
         draining: drain.is_some(),
-        elapsed_ms: drain.map(|drain| ms(now.since(drain.began))),
-        remaining_ms: drain.map(|drain| ms(drain.ends_at.since(now))),
+        elapsed_ms: drain.map(|drain| millis(now.since(drain.began))),
+        remaining_ms: drain.map(|drain| millis(drain.ends_at.since(now))),
         holders: reports.iter().map(|report| report.counts.locks_held).sum(),
         waiters: reports.iter().map(|report| report.counts.waiters).sum(),
     })
