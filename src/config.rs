@@ -195,6 +195,8 @@ pub fn parse(
         None => Settings { outer: &matches, inner: None },
     };
     let config = config(&|flag| settings.get(flag, &environment))?;
+    one_use_of_each_address(&config)?;
+    refuse_what_would_be_overlooked(&environment)?;
     if settings.is_given(CHECK_CONFIG) {
         return settings.table(&environment).map(Request::Print);
     }
@@ -210,11 +212,10 @@ fn config(setting: &dyn Fn(&str) -> Result<Setting, Fatal>) -> Result<Config, Fa
         ops_listen: setting("ops-listen")?.parse_unless_off(parse_address)?,
         admin_listen: setting("admin-listen")?.parse_unless_off(parse_address)?,
         admin_hosts: setting("admin-host")?.parse_unless_off(parse_hosts)?.unwrap_or_default(),
-        audit_log: setting("audit-log")?.parse_unless_off(|text| {
-            Ok(match text {
-                "-" => AuditTarget::Stdout,
-                path => AuditTarget::File(path.into()),
-            })
+        audit_log: setting("audit-log")?.parse_unless_off(|text| match text {
+            "" => Err("give a path, - for stdout, or off".into()),
+            "-" => Ok(AuditTarget::Stdout),
+            path => Ok(AuditTarget::File(path.into())),
         })?,
         shards: setting("shards")?.parse(parse_shards)?,
         io_timeout: setting("io-timeout")?.parse(|text| match parse_duration(text) {
@@ -239,6 +240,42 @@ fn config(setting: &dyn Fn(&str) -> Result<Setting, Fatal>) -> Result<Config, Fa
             _ => Err("not a format: choose text or json".into()),
         })?,
     })
+}
+
+/// Variables of protection that this version does not have: who sets them relies on it.
+const NOT_THERE_YET: [&str; 4] =
+    ["MONOLOCK_TLS_CERT", "MONOLOCK_TLS_KEY", "MONOLOCK_TLS_CLIENT_CA", "MONOLOCK_ACL_FILE"];
+
+fn refuse_what_would_be_overlooked(
+    environment: &impl Fn(&str) -> Option<OsString>,
+) -> Result<(), Fatal> {
+    let is_set = |variable: &&str| environment(variable).is_some_and(|value| !value.is_empty());
+    match NOT_THERE_YET.iter().find(|variable| is_set(variable)) {
+        None => Ok(()),
+        Some(variable) => Err(Fatal::usage(format_args!(
+            "{variable}: this version has neither TLS nor access rules; unset it, and let only \
+             those reach the server who may"
+        ))),
+    }
+}
+
+fn one_use_of_each_address(config: &Config) -> Result<(), Fatal> {
+    let uses = [
+        ("--listen", Some(config.listen)),
+        ("--ops-listen", config.ops_listen),
+        ("--admin-listen", config.admin_listen),
+    ];
+    for (number, (flag, address)) in uses.iter().enumerate() {
+        let earlier = uses[..number].iter().find(|(_, other)| other == address);
+        if let (Some(address), Some((other, _))) = (address, earlier)
+            && address.port() != 0
+        {
+            return Err(Fatal::usage(format_args!(
+                "{other} and {flag} are both {address}: choose another port for one of them"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
@@ -556,6 +593,15 @@ mod tests {
             (&["--log-level", "loud"], &[], "--log-level"),
             (&["--log-format", "xml"], &[], "--log-format"),
             (&[], &[("MONOLOCK_LOG_FORMAT", "xml")], "MONOLOCK_LOG_FORMAT"),
+            (&["--audit-log", ""], &[], "--audit-log"),
+            (&["--ops-listen", "[::1]:9", "--listen", "[::1]:9"], &[], "--listen and --ops-listen"),
+            (
+                &["--admin-listen", "127.0.0.1:9"],
+                &[("MONOLOCK_OPS_LISTEN_ADDRESS", "127.0.0.1:9")],
+                "--ops-listen and --admin-listen",
+            ),
+            (&[], &[("MONOLOCK_TLS_KEY", "key.pem")], "MONOLOCK_TLS_KEY"),
+            (&[], &[("MONOLOCK_ACL_FILE", "acl.json")], "MONOLOCK_ACL_FILE"),
             (&["--nonsense"], &[], "--nonsense"),
             (&["-nonsense"], &[], "-nonsense"),
             (&["--listen"], &[], "--listen"),

@@ -159,12 +159,8 @@ fn engine_config(config: &Config, sessions_max: u32) -> Result<EngineConfig, Fat
 /// Opens the audit log, so that a path that can't be written is known at the start.
 fn open_audit_log(target: &AuditTarget) -> Result<Option<AuditFile>, Fatal> {
     control::open_audit_log(target).map_err(|error| {
-        let name = match target {
-            AuditTarget::Stdout => "-".into(),
-            AuditTarget::File(path) => path.display().to_string(),
-        };
         Fatal::dead_end(format_args!(
-            "cannot open the audit log {name}: {error}; give another path with --audit-log, or \
+            "cannot open the audit log {target}: {error}; give another path with --audit-log, or \
              the right to write there"
         ))
     })

@@ -113,7 +113,7 @@ impl Session {
         select! {
             biased;
             ready = self.stream.ready(interest) => {
-                ready.map_err(|_| self.claim.end(CoreLoss::Disconnected))?;
+                ready.map_err(|_| self.broken(CoreLoss::Disconnected))?;
             }
             // A timer that can't be set leaves no way to know when to stop, so it is time.
             waited = self.timer.at(self.claim.deadline()) => {
@@ -136,10 +136,10 @@ impl Session {
         let mut buffer = [0; 512];
         for _ in 0..READS_MAX {
             let len = match self.stream.try_read(&mut buffer) {
-                Ok(0) => return Err(self.claim.end(CoreLoss::EndOfStream)),
+                Ok(0) => return Err(self.broken(CoreLoss::EndOfStream)),
                 Ok(len) => len,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => return Err(self.claim.end(CoreLoss::Disconnected)),
+                Err(_) => return Err(self.broken(CoreLoss::Disconnected)),
             };
             let mut bytes = &buffer[..len];
             while let Some(news) = self.claim.receive(&mut bytes, clock::now()) {
@@ -151,6 +151,13 @@ impl Session {
             }
         }
         Ok(change)
+    }
+
+    /// The connection has ended. Whoever didn't run for a lease has lost the claim by that, and the
+    /// server has only closed what was over.
+    fn broken(&mut self, how: CoreLoss) -> CoreLoss {
+        let is_over = clock::now() >= self.claim.give_up_at();
+        self.claim.end(if is_over { CoreLoss::Silence } else { how })
     }
 
     fn send(&mut self) {

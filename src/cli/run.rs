@@ -269,7 +269,11 @@ impl Supervision {
                 StopReason::Lost(loss) => format!("lost {:?}: {loss}", held.name()),
                 _ => format!("held {:?} for as long as --max-hold permits", held.name()),
             };
-            say(format_args!("{what}; ending the command, by force in {time:.1?}"));
+            if time.is_zero() {
+                say(format_args!("{what}; killing the command"));
+            } else {
+                say(format_args!("{what}; ending the command, by force in {time:.1?}"));
+            }
         }
         self.child.signal(options.signal);
         // One that is stopped could not end itself.

@@ -45,6 +45,8 @@ pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
     pub(super) fn parse(query: &str) -> Result<Query, Refusal> {
+        // Else what is not UTF-8 would be taken for something that nobody has asked for.
+        decode(query)?;
         let mut parameters: Vec<(String, String)> = Vec::new();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             if parameters.iter().any(|(other, _)| *other == name) {
@@ -140,6 +142,8 @@ mod tests {
             let query = Query(vec![("token".into(), text.into())]);
             assert!(query.number("token", 1..=u64::MAX).is_err(), "{text:?}");
         }
-        assert!(Query::parse("a=1&a=2").is_err());
+        for text in ["a=1&a=2", "match=%FF", "after=%c3%28"] {
+            assert!(Query::parse(text).is_err(), "{text}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The file that the audit log is appended to, which may be a pipe, and stdout as well.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
@@ -16,6 +17,15 @@ pub enum Target {
     Stdout,
     /// A file or a pipe.
     File(PathBuf),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Stdout => f.write_str("-"),
+            Target::File(path) => path.display().fmt(f),
+        }
+    }
 }
 
 /// An open log.

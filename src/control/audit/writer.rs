@@ -248,7 +248,8 @@ impl Writer {
                 true
             }
             Err(error) => {
-                error!("the audit log can't be opened again, and goes on as before: {error}");
+                let target = &self.target;
+                error!("can't open {target} again, and the audit log goes on as before: {error}");
                 false
             }
         }
