@@ -28,8 +28,9 @@ fn a_taken_lock_is_124_for_who_does_not_wait() {
 
 #[test]
 fn a_signal_leaves_the_queue_at_once() {
-    let server = Launch::on_loopback().start();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        // A server each: what is closed at the end of a turn may be released after the next begins.
+        let server = Launch::on_loopback().start();
         let (holder, _) = Client::owner(server.address(), "a", LONG_LEASE_MS);
         let mut queued = Wrapper::start(shell_under_lock(server.address(), ["-v"], "echo ran"));
         let said = queued.stderr_line();
