@@ -91,7 +91,7 @@ fn a_closed_stdout_ends_nothing() {
         let mut server =
             Launch::on_loopback().args(["--audit-log", "-"]).after_shell(prologue).start();
         hold_and_release(&server, 3);
-        let (mut owner, token) = Client::owner(server.address(), "lock", LONG_LEASE_MS);
+        let (mut owner, token) = Client::owner(server.address(), "another lock", LONG_LEASE_MS);
         owner.expect_held(token);
         server.expect_running();
     }

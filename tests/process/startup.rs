@@ -95,10 +95,10 @@ fn a_silent_peer_is_probed_by_keepalive() {
 fn a_token_tells_the_second_of_its_grant_and_its_fraction() {
     let server = Launch::on_loopback().start();
     // Long enough apart that no collision of grants moves the sequence away from the clock.
-    for _ in 0..3 {
+    for number in 0..3 {
         std::thread::sleep(std::time::Duration::from_millis(3));
         let before = clock_as_token();
-        let (_, token) = Client::owner(server.address(), "lock", LONG_LEASE_MS);
+        let (_, token) = Client::owner(server.address(), &format!("{number}"), LONG_LEASE_MS);
         let after = clock_as_token();
         assert!((before..=after).contains(&token), "{before} <= {token} <= {after}");
     }
