@@ -85,6 +85,12 @@ pub fn process_cpu() -> Duration {
     Duration::from_nanos(instant(ClockId::ProcessCPUTime).as_nanos())
 }
 
+/// Whole milliseconds as logs and interfaces have them: a number of 128 bits would be text in a
+/// JSON log.
+pub fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn instant(clock: ClockId) -> Instant {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(clock);
     let (secs, nanos) = (tv_sec.cast_unsigned(), tv_nsec.cast_unsigned());

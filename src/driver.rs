@@ -21,10 +21,9 @@ use monolock_ring::{Bell, ConnectionId, Errno, Event, Ring};
 use tracing::{debug, warn};
 
 use crate::audit::{self, Recorder};
-use crate::clock::{self, Clocks};
+use crate::clock::{self, Clocks, whole_ms};
 use crate::ended_holds::EndedHolds;
 use crate::inspection::{Inspected, Tally};
-use crate::logging::millis;
 use crate::peer_limit::PeerLimit;
 use crate::shards::{Command, ShardHandle};
 use moving::Moves;
@@ -150,7 +149,8 @@ impl Driver {
 
     /// Sleeps until something has come in, or a deadline may have passed.
     fn sleep(&mut self) -> io::Result<()> {
-        if self.is_inbox_unread {
+        let has_more_to_do = self.is_inbox_unread || self.promoting_from.is_some();
+        if has_more_to_do {
             return self.ring.wait(Some(Duration::ZERO));
         }
         let Some(wake_at) = self.engine.wake_at(self.now) else {
@@ -337,10 +337,9 @@ impl Driver {
 
     /// A few a turn, for there may be many.
     fn promote_waiters(&mut self) {
-        let Some(from) = self.promoting_from else { return };
-        self.promoting_from = self.engine.promote_waiters(from, PROMOTED_PLACES_A_TURN, self.now);
-        if self.promoting_from.is_some() {
-            self.shard(self.number).wake();
+        if let Some(from) = self.promoting_from {
+            self.promoting_from =
+                self.engine.promote_waiters(from, PROMOTED_PLACES_A_TURN, self.now);
         }
     }
 
@@ -376,10 +375,10 @@ impl Driver {
             let (lock, peer, token) = (&*change.lock, change.peer, change.token.get());
             match change.what {
                 Ownership::Granted { wait } => {
-                    debug!(lock, %peer, token, wait_ms = millis(wait), "granted");
+                    debug!(lock, %peer, token, wait_ms = whole_ms(wait), "granted");
                 }
                 Ownership::Released { held, reason } => {
-                    debug!(lock, %peer, token, held_ms = millis(held), %reason, "released");
+                    debug!(lock, %peer, token, held_ms = whole_ms(held), %reason, "released");
                 }
             }
         }

@@ -2,7 +2,6 @@
 //! for, since whoever reads stderr may have stopped reading.
 
 use std::io::{self, IsTerminal};
-use std::time::Duration;
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 
@@ -10,11 +9,6 @@ use crate::config::{Config, LogFormat};
 
 /// Lines that wait for stderr; what comes on top is dropped.
 const LINES_WAITING_MAX: usize = 8192;
-
-/// Whole milliseconds as a log has them: a number of 128 bits would be text in JSON.
-pub fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
 
 /// Keeps the writer alive; what is waiting is written when this is dropped.
 #[must_use]

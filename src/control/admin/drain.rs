@@ -19,8 +19,7 @@ use super::super::running::{Drain, Running};
 use super::super::runtime;
 use super::request::Query;
 use super::{Admin, Refusal, ok};
-use crate::clock;
-use crate::logging::millis;
+use crate::clock::{self, whole_ms};
 use crate::shards::Command;
 
 /// How long holders have if nobody says.
@@ -56,7 +55,7 @@ pub(super) async fn begin(admin: &Admin, query: &Query) -> Result<Response, Refu
     let running = &admin.running;
     is_not_too_late(running)?;
     let (drain, is_new) = running.begin_to_drain(limit);
-    let limit_ms = millis(limit);
+    let limit_ms = whole_ms(limit);
     if is_new {
         info!(limit_ms, "nothing is granted any more, holders may finish");
         running.shards.iter().for_each(|shard| shard.tell(Command::StopGranting));
@@ -94,8 +93,8 @@ async fn answer(running: &Running) -> Response {
     let now = clock::monotonic();
     ok(&Progress {
         draining: drain.is_some(),
-        elapsed_ms: drain.map(|drain| millis(now.since(drain.began))),
-        remaining_ms: drain.map(|drain| millis(drain.ends_at.since(now))),
+        elapsed_ms: drain.map(|drain| whole_ms(now.since(drain.began))),
+        remaining_ms: drain.map(|drain| whole_ms(drain.ends_at.since(now))),
         holders: reports.iter().map(|report| report.counts.locks_held).sum(),
         waiters: reports.iter().map(|report| report.counts.waiters).sum(),
     })

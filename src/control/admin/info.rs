@@ -1,7 +1,6 @@
 //! The server as a whole.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use monolock_core::counts::Counts;
 use monolock_core::effect::ReleaseReason;
@@ -9,7 +8,7 @@ use serde::Serialize;
 
 use super::super::http::Response;
 use super::{Admin, ok};
-use crate::clock;
+use crate::clock::{self, whole_ms};
 use crate::config::LogFormat;
 use crate::control::AuditTarget as Target;
 
@@ -108,8 +107,4 @@ pub(super) async fn answer(admin: &Admin) -> Response {
         drain_remaining_ms: drain_ends_at.map(|at| whole_ms(at.since(now))),
         shutting_down: running.is_shutting_down(),
     })
-}
-
-fn whole_ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

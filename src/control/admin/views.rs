@@ -6,6 +6,7 @@ use monolock_core::time::{Instant, Now};
 use serde::Serialize;
 
 use super::super::wall_time::{rfc3339, wall_time_of};
+use crate::clock::whole_ms;
 use crate::ended_holds::EndedHold;
 
 /// Nobody has an identity without TLS.
@@ -79,7 +80,7 @@ impl LastHold {
             remote_addr: hold.peer.to_string(),
             token: hold.token.get(),
             ended_at: rfc3339(hold.ended_at),
-            held_ms: u64::try_from(hold.held.as_millis()).unwrap_or(u64::MAX),
+            held_ms: whole_ms(hold.held),
             reason: hold.reason.as_str(),
         }
     }
@@ -117,7 +118,7 @@ impl Session {
 
 /// How long ago something was.
 pub(super) fn age_ms(moment: Instant, now: Now) -> u64 {
-    u64::try_from(now.instant.since(moment).as_millis()).unwrap_or(u64::MAX)
+    whole_ms(now.instant.since(moment))
 }
 
 /// Whether a peer is meant by an address with or without a port.

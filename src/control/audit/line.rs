@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::super::wall_time::rfc3339;
 use crate::audit::{Entry, Event, What};
+use crate::clock::whole_ms;
 
 #[derive(Serialize)]
 struct Line<'a> {
@@ -39,7 +40,7 @@ pub(super) fn write(entry: &Entry, now: UnixTime, lines: &mut Vec<u8>) {
 }
 
 fn of_event(event: &Event) -> Line<'_> {
-    let ms = |duration: std::time::Duration| u64::try_from(duration.as_millis()).ok();
+    let ms = |duration| Some(whole_ms(duration));
     let of = |name| Line {
         lock: Some(&event.lock),
         // Nobody has an identity without TLS.
