@@ -40,6 +40,9 @@ const COMMANDS_A_TURN: usize = 16;
 /// Places of the table of locks that are looked at in one turn when locks are granted again.
 const PROMOTED_PLACES_A_TURN: u32 = 64;
 
+/// Places whose sessions are told of a shutdown in one turn.
+const TOLD_A_TURN: u32 = 64;
+
 /// A deadline that is further away is slept for with an alarm, which is set once in this time at
 /// most; a nearer one with a timeout, which needs no request of its own.
 const FAR: Duration = Duration::from_millis(10);
@@ -76,6 +79,10 @@ pub struct Driver {
     /// Passed deadlines have waited for a turn, for what had come in before them.
     has_waited: bool,
     shutting_down: bool,
+    /// Sessions at this place and behind it have not been told of the shutdown.
+    telling_from: Option<u32>,
+    /// How many places more may be told of it now.
+    may_tell: u32,
     /// Locks at this place and behind it may have waiters and no holder, because nothing was
     /// granted for a while.
     promoting_from: Option<u32>,
@@ -114,6 +121,8 @@ impl Driver {
             clocks,
             has_waited: false,
             shutting_down: false,
+            telling_from: None,
+            may_tell: 0,
             promoting_from: None,
             freed: 0,
             undealt: 0,
@@ -137,6 +146,7 @@ impl Driver {
             self.take_in();
             self.pass_deadlines();
             self.promote_waiters();
+            self.tell_of_shutdown();
             self.carry_out();
             self.publish();
             if self.shutting_down && self.everybody_is_gone() {
@@ -149,11 +159,15 @@ impl Driver {
 
     /// Sleeps until something has come in, or a deadline may have passed.
     fn sleep(&mut self) -> io::Result<()> {
-        let has_more_to_do = self.is_inbox_unread || self.promoting_from.is_some();
+        let wake_at = self.engine.wake_at(self.now);
+        let has_more_to_do = self.is_inbox_unread
+            || self.promoting_from.is_some()
+            || (self.telling_from.is_some() && self.may_tell > 0)
+            || wake_at.is_some_and(|at| at <= self.now.instant);
         if has_more_to_do {
             return self.ring.wait(Some(Duration::ZERO));
         }
-        let Some(wake_at) = self.engine.wake_at(self.now) else {
+        let Some(wake_at) = wake_at else {
             return self.ring.wait(None);
         };
         if wake_at.since(self.now.instant) > FAR {
@@ -282,8 +296,10 @@ impl Driver {
             }
             Command::ShutDown => {
                 self.shutting_down = true;
-                self.engine.shut_down(self.now);
+                self.engine.shut_down();
+                self.telling_from = Some(0);
             }
+            Command::TellOfShutdown { places_max } => self.may_tell = places_max,
         }
     }
 
@@ -340,6 +356,17 @@ impl Driver {
         if let Some(from) = self.promoting_from {
             self.promoting_from =
                 self.engine.promote_waiters(from, PROMOTED_PLACES_A_TURN, self.now);
+        }
+    }
+
+    /// A few a turn, and no more than the control plane lets.
+    fn tell_of_shutdown(&mut self) {
+        let limit = self.may_tell.min(TOLD_A_TURN);
+        if let Some(from) = self.telling_from
+            && limit > 0
+        {
+            self.may_tell -= limit;
+            self.telling_from = self.engine.tell_of_shutdown(from, limit, self.now);
         }
     }
 

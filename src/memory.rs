@@ -25,9 +25,38 @@ fn control_group_max(root: &Path, groups: &str) -> Option<u64> {
     limits.min()
 }
 
+/// How many pages more all TCP sockets of the machine may use for what is on its way. `None` if the
+/// kernel does not say: a container may not see it.
+pub fn tcp_pages_left() -> Option<u64> {
+    let max = fs::read_to_string("/proc/sys/net/ipv4/tcp_mem").ok()?;
+    let used = fs::read_to_string("/proc/net/sockstat").ok()?;
+    pages_left(&max, &used)
+}
+
+/// `limits` are three numbers, of which the last is the most there may be; `used` has a line such
+/// as `TCP: inuse 5 orphan 0 tw 0 alloc 7 mem 2`.
+fn pages_left(limits: &str, used: &str) -> Option<u64> {
+    let max: u64 = limits.split_whitespace().nth(2)?.parse().ok()?;
+    let line = used.lines().find_map(|line| line.strip_prefix("TCP:"))?;
+    let mem: u64 =
+        line.split_whitespace().skip_while(|&word| word != "mem").nth(1)?.parse().ok()?;
+    Some(max.saturating_sub(mem))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_for_tcp_is_what_is_not_used() {
+        let used =
+            "sockets: used 9\nTCP: inuse 5 orphan 0 tw 0 alloc 7 mem 200\nUDP: inuse 1 mem 9\n";
+        assert_eq!(pages_left("100\t500\t1000\n", used), Some(800));
+        assert_eq!(pages_left("100 500 100\n", used), Some(0), "it may be exceeded");
+        assert_eq!(pages_left("", used), None);
+        assert_eq!(pages_left("100 500 1000", "TCP: inuse 5\n"), None);
+        assert!(tcp_pages_left().is_some_and(|pages| pages > 0), "this kernel says");
+    }
 
     #[test]
     fn the_least_limit_on_the_way_up_counts() {

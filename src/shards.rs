@@ -70,9 +70,15 @@ pub enum Command {
         /// How many connections wait there for a place here.
         still_wanted: u32,
     },
-    /// Tell every session that the server shuts down, and end when all are gone, here and in all
-    /// other loops.
+    /// Grant nothing any more, tell every session that the server shuts down, as far as is let,
+    /// and end when all are gone, here and in all other loops.
     ShutDown,
+    /// From now on the sessions of so many places may be told of the shutdown, whatever was said
+    /// before.
+    TellOfShutdown {
+        /// How many.
+        places_max: u32,
+    },
 }
 
 /// One event loop, from outside.

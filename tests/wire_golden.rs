@@ -284,7 +284,10 @@ impl Dialogue {
     fn happen(&mut self, event: &str) {
         let Dialogue { engine, client, .. } = self;
         match word(event) {
-            "shut_down" => engine.shut_down(Self::NOW),
+            "shut_down" => {
+                engine.shut_down();
+                engine.tell_of_shutdown(0, u32::MAX, Self::NOW);
+            }
             "force_release" => {
                 engine.force_release("a", None, Self::NOW).expect("the client holds it");
             }

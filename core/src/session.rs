@@ -278,12 +278,6 @@ impl SessionTable {
         SessionId { index, generation: self[index].generation }
     }
 
-    /// The first used place at `from` or behind it.
-    pub(crate) fn next_used(&self, from: u32) -> Option<u32> {
-        let end = u32::try_from(self.sessions.capacity()).unwrap_or(u32::MAX);
-        (from..end).find(|&index| self.sessions.contains(index as usize))
-    }
-
     pub(crate) fn remove(&mut self, index: u32) -> Session {
         assert_eq!(self.heap_positions[index as usize], NONE, "who is forgotten has no deadline");
         self.sessions.remove(index as usize)

@@ -86,6 +86,11 @@ impl Server {
     }
 }
 
+fn shut_down(engine: &mut Engine, now: Now) {
+    engine.shut_down();
+    assert_eq!(engine.tell_of_shutdown(0, u32::MAX, now), None);
+}
+
 fn acquire(name: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let lease_ms = NonZeroU32::new(LEASE_MS).expect("not zero");
@@ -342,7 +347,7 @@ fn a_shutdown_tells_everybody_wherever_it_is_and_nothing_is_granted_any_more() {
     let leavers = [leaves_for_a_free_lock, leaves_for_a_held_lock];
     leavers.iter().for_each(|&id| server.here.leave(id));
 
-    server.here.shut_down(at(1));
+    shut_down(&mut server.here, at(1));
     assert_eq!(told(&mut server.here, waits, at(1)), [0x01]);
     assert_eq!(server.here.waiting_for(THERE), 0);
     let [free, held] = leavers.map(|id| server.here.depart(id));
@@ -357,7 +362,7 @@ fn a_shutdown_tells_everybody_wherever_it_is_and_nothing_is_granted_any_more() {
     let lock = server.there.lock(&server.names[0]).expect("there are waiters");
     assert_eq!((lock.holder(), lock.waiters_len()), (None, 2));
 
-    server.there.shut_down(at(2));
+    shut_down(&mut server.there, at(2));
     let [one_released] = &changes(&mut server.there)[..] else { panic!("nothing is granted") };
     assert!(matches!(one_released.what, Ownership::Released { .. }));
     assert_eq!(server.there.counts().waiters, 0);
@@ -370,7 +375,7 @@ fn who_arrives_after_the_shutdown_is_told() {
     let id = server.claim_here(0, &[HEARTBEAT], at(0));
     server.here.poll_effect();
     let departure = server.take_out(id);
-    server.there.shut_down(at(1));
+    shut_down(&mut server.there, at(1));
     let id = server.arrive(&departure, at(1));
     assert_eq!(told(&mut server.there, id, at(1)), [0x01]);
     assert_eq!(server.there.poll_change(), None);

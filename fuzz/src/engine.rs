@@ -19,6 +19,8 @@ use crate::peer::{self, Peer};
 /// Few enough that they meet.
 const NAMES: [&str; 3] = ["a", "b", "a lock with a longer name than fits inline"];
 const SESSIONS_MAX: u32 = 12;
+/// Few enough that something happens between them.
+const TOLD_A_TURN: u32 = 2;
 
 /// Runs the program, and ends every session that it leaves.
 pub fn run(bytes: &[u8]) {
@@ -41,6 +43,8 @@ struct World {
     now: Now,
     peers: Vec<Peer>,
     port: u16,
+    /// Sessions at this place and behind it have not been told of a shutdown.
+    telling_from: Option<u32>,
 }
 
 impl World {
@@ -57,6 +61,7 @@ impl World {
             now: Now { instant: Instant::from_nanos(1), unix: UnixTime::new(1_800_000_000, 0) },
             peers: Vec::new(),
             port: 1,
+            telling_from: None,
         }
     }
 
@@ -96,7 +101,10 @@ impl World {
                 self.now.unix = UnixTime::new(secs, 0);
             }
             // Rare, as little is left to happen after it.
-            126.. if next().is_multiple_of(8) => self.engine.shut_down(self.now),
+            126.. if next().is_multiple_of(8) => {
+                self.engine.shut_down();
+                self.telling_from = Some(0);
+            }
             126.. => {}
         }
     }
@@ -252,6 +260,9 @@ impl World {
 
     /// The driver's half of a turn: carries out what the engine asks for.
     fn look(&mut self) {
+        if let Some(from) = self.telling_from {
+            self.telling_from = self.engine.tell_of_shutdown(from, TOLD_A_TURN, self.now);
+        }
         while let Some(effect) = self.engine.poll_effect() {
             let (Effect::Transmit(id)
             | Effect::Probe(id)

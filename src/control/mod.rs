@@ -4,6 +4,7 @@
 mod admin;
 mod audit;
 mod clock_watch;
+mod farewells;
 mod http;
 mod loop_watch;
 pub mod metrics;
@@ -228,13 +229,14 @@ fn open_ports(
 }
 
 /// Begins to shut down: first nobody comes in any more, then those who are in are told.
-fn shut_down(running: &Running, acceptor: Option<Acceptor>) {
+fn shut_down(running: &Rc<Running>, acceptor: Option<Acceptor>) {
     running.begin_to_shut_down();
     warn_if_tokens_are_ahead(&running.mint);
     // Without one it is shutting down already.
     if let Some(acceptor) = acceptor {
         acceptor.stop();
         running.shards.iter().for_each(|shard| shard.tell(Command::ShutDown));
+        runtime::spawn(farewells::pace(Rc::clone(running)));
     }
 }
 

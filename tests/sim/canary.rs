@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use monolock_core::effect::{Effect, Ownership, OwnershipChange, ReleaseReason};
-use monolock_core::engine::{Departure, Engine, ForceReleaseError};
+use monolock_core::engine::{Departure, Engine, ForceReleaseError, TableFull};
 use monolock_core::fencing::Token;
 use monolock_core::places::Places;
 use monolock_core::session::{PeerAddress, SessionId};
@@ -384,21 +384,46 @@ impl LockServer for ClosesWithoutDraining {
 }
 
 canary! {
-    /// On the way out still promotes one waiter of each lock.
-    PromotesOnShutdown {}
+    /// On the way out goes on promoting waiters until all have been told.
+    PromotesOnShutdown { sessions: BTreeSet<SessionId> = BTreeSet::new() }
 }
 
 impl LockServer for PromotesOnShutdown {
     has_an_engine!();
 
-    fn shut_down(&mut self, now: Now) {
-        for lock in LOCKS {
-            let holder = self.engine.lock(lock).and_then(|lock| lock.holder());
-            if let Some(holder) = holder {
-                self.engine.refuse(holder.session, ErrorCode::SHUTTING_DOWN, now);
-            }
+    fn connect(&mut self, peer: PeerAddress, now: Now) -> Result<SessionId, TableFull> {
+        self.engine.connect(peer, now).inspect(|&session| {
+            self.sessions.insert(session);
+        })
+    }
+
+    fn shut_down(&mut self) {}
+
+    fn tell_of_shutdown(&mut self, from: u32, limit: u32, now: Now) -> Option<u32> {
+        let end = from.saturating_add(limit);
+        let told = self.sessions.iter().filter(|session| (from..end).contains(&session.index));
+        for &session in told {
+            self.engine.refuse(session, ErrorCode::SHUTTING_DOWN, now);
         }
-        self.engine.shut_down(now);
+        if self.sessions.iter().any(|session| session.index >= end) {
+            return Some(end);
+        }
+        self.engine.shut_down();
+        None
+    }
+}
+
+canary! {
+    /// On the way out forgets those that are not told at once.
+    TellsTheFirstOnly {}
+}
+
+impl LockServer for TellsTheFirstOnly {
+    has_an_engine!();
+
+    fn tell_of_shutdown(&mut self, from: u32, limit: u32, now: Now) -> Option<u32> {
+        self.engine.tell_of_shutdown(from, limit, now);
+        None
     }
 }
 

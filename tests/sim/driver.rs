@@ -108,6 +108,8 @@ pub(crate) struct Driver {
     /// To be forgotten in the next turn.
     closed: Vec<Connection>,
     is_shutting_down: bool,
+    /// Sessions at this place and behind it have not been told of it.
+    telling_from: Option<u32>,
 }
 
 impl Driver {
@@ -137,6 +139,7 @@ impl Driver {
             probes: Vec::new(),
             closed: Vec::new(),
             is_shutting_down: false,
+            telling_from: None,
         }
     }
 
@@ -162,6 +165,7 @@ impl Driver {
             || !self.inbox.is_empty()
             || !self.places_elsewhere.is_empty()
             || !self.leavers.is_empty()
+            || self.telling_from.is_some()
             || self.sends.values().any(|send| *send != Send::Blocked)
             || self.next_to_read(turn.network, &BTreeSet::new()).is_some();
         if is_busy { Some(turn.now.instant) } else { self.server.wake_at(turn.now) }
@@ -235,6 +239,7 @@ impl Driver {
             self.probe(connection, turn);
         }
         self.pass_deadlines(turn);
+        self.tell_of_shutdown(turn);
         self.carry_out(turn);
         self.publish();
     }
@@ -261,13 +266,25 @@ impl Driver {
                 }
                 Message::ShutDown => {
                     self.is_shutting_down = true;
+                    self.telling_from = Some(0);
                     turn.see(Sighting::Shutdown(self.number as usize));
-                    self.server.shut_down(turn.now);
-                    self.report(turn);
+                    self.server.shut_down();
                 }
             }
         }
         self.let_go(turn);
+    }
+
+    fn tell_of_shutdown(&mut self, turn: &mut Turn<'_>) {
+        let Some(from) = self.telling_from else { return };
+        let limit = self.habits.told_a_turn;
+        let places = from..from.saturating_add(limit);
+        let are_there = |session: &SessionId| places.contains(&session.index);
+        for (_, &connection) in self.connections.iter().filter(|(session, _)| are_there(session)) {
+            turn.see(Sighting::ToldOfShutdown(connection));
+        }
+        self.telling_from = self.server.tell_of_shutdown(from, limit, turn.now);
+        self.report(turn);
     }
 
     fn connect(&mut self, connection: Connection, turn: &mut Turn<'_>) -> Option<SessionId> {

@@ -41,6 +41,8 @@ pub(crate) enum Invariant {
     ErrorsArrive,
     /// From the shutdown on nothing is granted.
     NobodyIsPromotedOnShutdown,
+    /// Who is there when its shard shuts down is told so.
+    EverybodyIsToldOfShutdown,
     /// An administrator hits whom it meant, and is told the truth.
     AdministratorsAreObeyed,
     /// The gauges are what is there.

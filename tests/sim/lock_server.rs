@@ -132,8 +132,12 @@ pub(crate) trait LockServer {
         places.iter().all(|places| places.taken() == 0)
     }
 
-    fn shut_down(&mut self, now: Now) {
-        self.engine().shut_down(now);
+    fn shut_down(&mut self) {
+        self.engine().shut_down();
+    }
+
+    fn tell_of_shutdown(&mut self, from: u32, limit: u32, now: Now) -> Option<u32> {
+        self.engine().tell_of_shutdown(from, limit, now)
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {

@@ -138,6 +138,8 @@ pub(crate) enum Sighting {
     },
     /// A shard was told to end.
     Shutdown(Shard),
+    /// The session of this connection is told so, if it is not over yet.
+    ToldOfShutdown(Connection),
     /// The whole process is stopped, and goes on.
     Stopped,
     Continued,

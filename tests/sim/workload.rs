@@ -62,6 +62,8 @@ pub(crate) struct Habits {
     /// Reads in one turn at most: what else is there has to wait, or to be probed for.
     pub(crate) reads_a_turn: usize,
     pub(crate) deadlines_a_turn: usize,
+    /// Places whose sessions are told of a shutdown in one turn at most.
+    pub(crate) told_a_turn: u32,
     /// How often, in percent, something is done at once and not in the next turn.
     pub(crate) sent_at_once: u32,
     pub(crate) probed_at_once: u32,
@@ -137,6 +139,7 @@ impl Habits {
             read_max: draws.among(&[1, 3, 64, 4096]),
             reads_a_turn: draws.among(&[1, 3, 20, 1000]),
             deadlines_a_turn: draws.among(&[1, 2, 1000]),
+            told_a_turn: draws.among(&[1, 2, 1000]),
             sent_at_once: draws.among(&[0, 50, 100]),
             probed_at_once: draws.among(&[0, 50, 100]),
             forgotten_at_once: draws.among(&[0, 50, 100]),

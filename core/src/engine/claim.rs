@@ -61,7 +61,6 @@ impl Engine {
             self.end_with_error(index, Farewell::new(ErrorCode::LEASE_TOO_LONG), now);
             return;
         }
-        debug_assert!(!self.shutting_down, "who is shut down has been told so");
         let owner = self.shard_map.owner(name);
         if owner != self.shard {
             self.claim_elsewhere(index, owner, acquire, rest, now);

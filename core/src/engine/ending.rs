@@ -10,23 +10,31 @@ use crate::time::Now;
 use crate::wire::{ErrorClass, ErrorCode, Farewell};
 
 impl Engine {
-    /// Ends all sessions, and every one that still connects: each gets the ERROR
-    /// [`SHUTTING_DOWN`](ErrorCode::SHUTTING_DOWN), and nobody is granted anything on the way, by
-    /// any engine that shares this one's mint.
-    pub fn shut_down(&mut self, now: Now) {
+    /// From now on nobody is granted anything, by any engine that shares this one's mint, and who
+    /// connects gets the ERROR [`SHUTTING_DOWN`](ErrorCode::SHUTTING_DOWN). Those that are there
+    /// get it by [`Engine::tell_of_shutdown`], and are served until then.
+    pub fn shut_down(&mut self) {
         self.shutting_down = true;
         // Before anybody is told: who has been told may let others go, whose locks belong to an
         // engine that does not know yet.
         self.mint.seal();
-        let mut next = 0;
-        while let Some(index) = self.sessions.next_used(next) {
-            next = index + 1;
-            let phase = self.sessions[index].phase;
+    }
+
+    /// Ends the sessions at the places from `from` on, at most `limit` places, with the ERROR
+    /// [`SHUTTING_DOWN`](ErrorCode::SHUTTING_DOWN). Returns the place to go on from, or `None` if
+    /// all have been told.
+    pub fn tell_of_shutdown(&mut self, from: u32, limit: u32, now: Now) -> Option<u32> {
+        debug_assert!(self.shutting_down, "or somebody is granted what they let go");
+        let places = self.sessions.places();
+        let end = from.saturating_add(limit).min(places);
+        for index in from..end {
             // Who is leaving is told where it arrives.
-            if phase.is_alive() && phase != Phase::Leaving {
+            let is_to_be_told = |phase: Phase| phase.is_alive() && phase != Phase::Leaving;
+            if self.sessions.at(index).is_some_and(|session| is_to_be_told(session.phase)) {
                 self.end_with_error(index, Farewell::new(ErrorCode::SHUTTING_DOWN), now);
             }
         }
+        (end < places).then_some(end)
     }
 
     /// Ends a session by an ERROR. Its code tells the reason.

@@ -245,7 +245,11 @@ impl Trial {
 
     /// Which of the locks is let go first is the engine's affair; none changes hands twice.
     fn shut_down(&mut self) {
-        self.engine.shut_down(self.now());
+        self.engine.shut_down();
+        let mut from = Some(0);
+        while let Some(place) = from {
+            from = self.engine.tell_of_shutdown(place, 3, self.now());
+        }
         self.model.shut_down();
         let mut changes = self.changes();
         changes.sort_by_key(|change| change.lock().to_owned());

@@ -54,6 +54,8 @@ pub(super) struct EventLoop {
     pub(super) leaving: VecDeque<SessionId>,
     /// What it has to tell others, in order.
     pub(super) outbox: Vec<Letter>,
+    /// Sessions at this place and behind it have not been told of the shutdown.
+    telling_from: Option<u32>,
 }
 
 impl EventLoop {
@@ -79,6 +81,7 @@ impl EventLoop {
             freed: 0,
             leaving: VecDeque::new(),
             outbox: Vec::new(),
+            telling_from: None,
         }
     }
 
@@ -185,6 +188,18 @@ impl EventLoop {
             self.tell(shard, Message::PlaceKept { at: self.number });
         }
         next.is_some()
+    }
+
+    pub(super) fn shut_down(&mut self) {
+        self.engine.shut_down();
+        self.telling_from = Some(0);
+    }
+
+    /// Tells one session of the shutdown, if it is not told yet.
+    pub(super) fn tell_of_shutdown(&mut self, now: Now) {
+        if let Some(from) = self.telling_from {
+            self.telling_from = self.engine.tell_of_shutdown(from, 1, now);
+        }
     }
 
     /// The end of a turn: places that have become free go to who waits for them.

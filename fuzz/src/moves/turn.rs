@@ -32,7 +32,7 @@ impl Server {
             Message::PlaceReturned { from, still_wanted } => {
                 event_loop.note_returned(from, still_wanted, places);
             }
-            Message::ShutDown => event_loop.engine.shut_down(self.now),
+            Message::ShutDown => event_loop.shut_down(),
         }
         true
     }
@@ -90,6 +90,7 @@ impl Server {
         for number in 0..self.loops.len() {
             let Server { loops, claims, places, now, .. } = self;
             let event_loop = &mut loops[number];
+            event_loop.tell_of_shutdown(*now);
             while let Some(effect) = event_loop.engine.poll_effect() {
                 let (Effect::Transmit(id)
                 | Effect::Probe(id)

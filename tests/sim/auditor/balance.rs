@@ -71,6 +71,9 @@ impl Auditor {
             Invariant::NoneIsImmortal.holds(!is_late(over), || {
                 format!("connection {connection} should be over since {over} ns")
             })?;
+            let shut_down = self.shut_down_since(session).unwrap_or(u64::MAX);
+            Invariant::EverybodyIsToldOfShutdown
+                .holds(!is_late(shut_down), || format!("connection {connection} was not told"))?;
             if session.stuck.is_none() && !session.gave_up {
                 // Who moves is answered where it arrives.
                 let owed = session.standing != Standing::Moving;

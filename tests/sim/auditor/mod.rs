@@ -58,8 +58,8 @@ pub(crate) struct Auditor {
     now: u64,
     /// Since when the server has been running; nothing if it is stopped or dead.
     running: Option<u64>,
-    /// The shards that were told to end.
-    shut_down: BTreeSet<Shard>,
+    /// The shards that were told to end, and when.
+    shut_down: BTreeMap<Shard, u64>,
     /// Where each lock is.
     shard_map: ShardMap,
     /// Shards that have places for connections from others, and since when.
@@ -88,7 +88,7 @@ impl Auditor {
             limits,
             now: 0,
             running: None,
-            shut_down: BTreeSet::new(),
+            shut_down: BTreeMap::new(),
             shard_map: ShardMap::single(),
             with_places: BTreeMap::new(),
             sessions: BTreeMap::new(),
@@ -216,7 +216,11 @@ impl Auditor {
             }
             Sighting::ForceRelease { ref lock, token, from } => self.forced(lock, token, from),
             Sighting::Kick { ref lock, connection, done } => self.kicked(lock, connection, done),
-            Sighting::Shutdown(shard) => self.shut_down(shard),
+            Sighting::Shutdown(shard) => {
+                self.shut_down.insert(shard, self.now);
+                Ok(())
+            }
+            Sighting::ToldOfShutdown(connection) => self.told_of_shutdown(connection),
             Sighting::Stopped => self.stop(),
             Sighting::Continued => self.go_on(),
             Sighting::Started(shard_map) => {

@@ -11,7 +11,7 @@ impl Auditor {
         let session = Session { unread, ..Session::new(shard, self.now) };
         self.sessions.insert(connection, session);
         self.dealt.remove(&connection);
-        if self.shut_down.contains(&shard) {
+        if self.shut_down.contains_key(&shard) {
             self.end_with_error(connection, Cause::Shutdown, 0x01);
         }
         Ok(())
@@ -63,7 +63,7 @@ impl Auditor {
 
     pub(super) fn adopted(&mut self, connection: Connection, shard: Shard) -> Verdict {
         let now = self.now;
-        let is_shut_down = self.shut_down.contains(&shard);
+        let is_shut_down = self.shut_down.contains_key(&shard);
         let session = self.known(connection)?;
         let lock = session.lock.clone();
         let is_under_way = session.whereabouts == Whereabouts::UnderWay;
@@ -88,17 +88,22 @@ impl Auditor {
         Ok(())
     }
 
-    pub(super) fn shut_down(&mut self, shard: Shard) -> Verdict {
-        self.shut_down.insert(shard);
-        let is_there = |(&connection, session): (&Connection, &Session)| {
-            let is_leaving = matches!(session.whereabouts, Whereabouts::Leaving(_));
-            let is_here = session.whereabouts.shard() == Some(shard) && !is_leaving;
-            (is_here && session.is_alive()).then_some(connection)
-        };
-        for connection in self.sessions.iter().filter_map(is_there).collect::<Vec<_>>() {
+    /// Who is leaving is told where it arrives.
+    pub(super) fn told_of_shutdown(&mut self, connection: Connection) -> Verdict {
+        let session = self.known(connection)?;
+        let is_leaving = matches!(session.whereabouts, Whereabouts::Leaving(_));
+        if session.is_alive() && !is_leaving {
             self.end_with_error(connection, Cause::Shutdown, 0x01);
         }
         Ok(())
+    }
+
+    /// Since when a session should have been told that its shard ends.
+    pub(super) fn shut_down_since(&self, session: &Session) -> Option<u64> {
+        let is_to_be_told = session.is_alive()
+            && matches!(session.whereabouts, Whereabouts::In(_) | Whereabouts::HeldUpIn(..));
+        let shard = session.whereabouts.shard().filter(|_| is_to_be_told)?;
+        self.shut_down.get(&shard).copied()
     }
 
     /// How many places each shard has for connections from others.
