@@ -6,9 +6,11 @@ mod moving;
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::thread;
 use std::time::Duration;
 
 use monolock_core::effect::{Effect, Ownership, Reading};
@@ -30,8 +32,10 @@ use moving::Moves;
 
 /// Deadlines that are passed in one turn. A mass of them is worked off in slices, between which
 /// everybody else is served: the kernel hands out what has come in strictly in order and in small
-/// portions, so what the end of many sessions brings about would stand before a heartbeat.
-const DEADLINES_A_TURN: usize = 16;
+/// portions, so what the end of many sessions brings about would stand before a heartbeat. Each end
+/// brings about up to four completions, and the kernel hands out some twenty in a turn: with more
+/// ends than this in a turn they would pile up.
+const DEADLINES_A_TURN: usize = 8;
 
 /// What is taken out of the inbox in one turn. A burst of new connections is worked off in slices,
 /// so that between them deadlines are passed and everybody else is served.
@@ -74,6 +78,10 @@ pub struct Driver {
     clocks: Clocks,
     /// Which of the loops this is.
     number: ShardNumber,
+    /// There are more loops than processors: one with much to do lets the others have a turn after
+    /// each of its own, or their sessions would wait for as long as the kernel lets a thread run,
+    /// some milliseconds each.
+    shares_processor: bool,
     moves: Moves,
     now: Now,
     /// Passed deadlines have waited for a turn, for what had come in before them.
@@ -107,9 +115,11 @@ impl Driver {
         around: Surroundings,
     ) -> Driver {
         let shards = u32::try_from(around.shards.len()).expect("as many as there are threads");
+        let processors = thread::available_parallelism().map_or(usize::MAX, NonZeroUsize::get);
         let mut clocks = Clocks::read();
         Driver {
             ring,
+            shares_processor: processors < around.shards.len(),
             number: engine.shard(),
             ended_holds: EndedHolds::new(around.ended_holds_max),
             engine,
@@ -165,6 +175,9 @@ impl Driver {
             || (self.telling_from.is_some() && self.may_tell > 0)
             || wake_at.is_some_and(|at| at <= self.now.instant);
         if has_more_to_do {
+            if self.shares_processor {
+                thread::yield_now();
+            }
             return self.ring.wait(Some(Duration::ZERO));
         }
         let Some(wake_at) = wake_at else {

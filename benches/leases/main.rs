@@ -11,6 +11,8 @@ mod claim;
 mod mass;
 mod precision;
 mod processor;
+#[path = "../processors/mod.rs"]
+mod processors;
 mod quantiles;
 mod source;
 mod storm;

@@ -14,9 +14,10 @@ use nix::sys::time::TimeValLike;
 
 use crate::claim::Claim;
 use crate::processor::Account;
+use crate::processors::Side;
 use crate::quantiles::Quantiles;
 use crate::storm;
-use crate::subject::{Side, Subject};
+use crate::subject::Subject;
 
 /// The leases that are measured, each on a thread of its own.
 const LEASES_MS: [u32; 6] = [5, 10, 20, 50, 100, 200];

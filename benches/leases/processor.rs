@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::time::Duration;
 
-use crate::subject::{Side, processor_of};
+use crate::processors::{Side, processor_of};
 
 /// The kernel's account of one processor so far, or of a time.
 #[derive(Clone, Copy)]

@@ -12,6 +12,8 @@
 mod clients;
 mod holders;
 mod lister;
+#[path = "../processors/mod.rs"]
+mod processors;
 #[path = "../server/spread.rs"]
 mod spread;
 #[path = "../server/subject.rs"]
@@ -26,8 +28,9 @@ use std::time::Duration;
 
 use clients::{Clients, Latencies};
 use holders::Holders;
+use processors::{Side, run_on};
 use spread::Spread;
-use subject::{Side, Subject, run_on};
+use subject::Subject;
 
 const HELP: &str = "\
 cargo bench --bench listing -- [OPTIONS]

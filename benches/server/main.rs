@@ -12,6 +12,8 @@ mod arguments;
 mod clients;
 #[path = "../command_line/mod.rs"]
 mod command_line;
+#[path = "../processors/mod.rs"]
+mod processors;
 mod scenarios;
 mod spread;
 mod subject;

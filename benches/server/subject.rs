@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::processors::{Side, run_on};
 
 /// A started server. It is killed when this is dropped.
 pub(crate) struct Subject {
@@ -106,38 +107,4 @@ fn pass_on(log: impl BufRead) {
     for line in log.lines().map_while(Result::ok) {
         eprintln!("server: {line}");
     }
-}
-
-/// The two sides of every connection, each on a processor of its own.
-#[derive(Clone, Copy)]
-pub(crate) enum Side {
-    Server,
-    Clients,
-}
-
-/// The number of the side's processor. With a single one there is nothing to choose.
-pub(crate) fn processor_of(side: Side) -> Result<Option<usize>, Box<dyn Error>> {
-    static ALLOWED: std::sync::OnceLock<Vec<usize>> = std::sync::OnceLock::new();
-    let allowed = match ALLOWED.get() {
-        Some(allowed) => allowed,
-        None => {
-            let set = sched_getaffinity(None)?;
-            ALLOWED.get_or_init(|| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
-        }
-    };
-    Ok(match (allowed.as_slice(), side) {
-        (&[first, _, ..], Side::Server) => Some(first),
-        (&[_, second, ..], Side::Clients) => Some(second),
-        _ => None,
-    })
-}
-
-/// Binds the calling thread, and what it starts, to the side's processor.
-pub(crate) fn run_on(side: Side) -> Result<(), Box<dyn Error>> {
-    if let Some(processor) = processor_of(side)? {
-        let mut set = CpuSet::new();
-        set.set(processor);
-        sched_setaffinity(None, &set)?;
-    }
-    Ok(())
 }

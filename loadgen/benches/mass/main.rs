@@ -15,6 +15,8 @@ mod bystanders;
 mod crowd;
 #[path = "../scenarios/machine.rs"]
 mod machine;
+#[path = "../../../benches/processors/mod.rs"]
+mod processors;
 #[path = "../scenarios/programs.rs"]
 mod programs;
 
@@ -36,6 +38,7 @@ use rustix::process::Signal;
 
 use bystanders::Bystanders;
 use crowd::{Claim, Crowd};
+use processors::{Side, run_on};
 use programs::Programs;
 
 const EVENTS: [&str; 3] = ["kill", "expire", "full"];
@@ -83,6 +86,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
     let server = Programs::build()?.build_server()?;
     machine::print();
+    run_on(Side::Clients)?;
     let wants = |event: &str| events.is_empty() || events.iter().any(|wanted| wanted == event);
     if wants("kill") {
         kill(&server, sessions)?;
@@ -238,7 +242,11 @@ fn start(path: &Path, shards: u64, listen: SocketAddr) -> Result<ServerProcess, 
     let path: PathBuf = path.to_owned();
     let args = ["--shards".into(), OsString::from(shards.to_string())];
     let launch = Launch { path: &path, args: &args, listen, clock: None };
-    Ok(ServerProcess::start(&launch, &AtomicBool::new(false))?)
+    // A child has the affinity of its parent's thread.
+    run_on(Side::Server)?;
+    let server = ServerProcess::start(&launch, &AtomicBool::new(false));
+    run_on(Side::Clients)?;
+    Ok(server?)
 }
 
 /// Seconds for which processors were running anything, since the machine's start.
