@@ -14,6 +14,7 @@ cargo bench --bench server -- [OPTIONS]
   --rounds N         turns of each server [50]
   --round-ms N       length of a turn [300]
   --connections N    connections in a turn [1000]
+  --beside N         open sessions of each server while others come and go [0]
   --held N           open sessions for memory [15000]
   --server PATH      a server to measure in place of this tree's
   --yardstick PATH   a yardstick in place of this tree's
@@ -26,6 +27,7 @@ pub(crate) struct Arguments {
     pub(crate) rounds: u32,
     pub(crate) round: Duration,
     pub(crate) connections: u32,
+    pub(crate) beside: u32,
     pub(crate) held: u32,
     pub(crate) server: Option<PathBuf>,
     pub(crate) yardstick: Option<PathBuf>,
@@ -41,6 +43,7 @@ impl Arguments {
             rounds: 50,
             round: Duration::from_millis(300),
             connections: 1000,
+            beside: 0,
             held: 15_000,
             server: None,
             yardstick: None,
@@ -64,6 +67,7 @@ impl Arguments {
             "--rounds" => self.rounds = number()?,
             "--round-ms" => self.round = Duration::from_millis(number()?.into()),
             "--connections" => self.connections = number()?,
+            "--beside" => self.beside = number()?,
             "--held" => self.held = number()?,
             "--server" => self.server = Some(value.into()),
             "--yardstick" => self.yardstick = Some(value.into()),

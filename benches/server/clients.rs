@@ -21,10 +21,13 @@ const ANSWER_LEN: u32 = 9;
 /// Connections to one address, before another one is taken. Each leaves a port behind for a minute.
 const PORTS_AN_ADDRESS: u32 = 8000;
 
+/// More than ever connect in a run: from here on others count their connections.
+const OTHERS: u32 = 1_000_000_000;
+
 /// What a client sends first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Greeting {
-    /// An ACQUIRE of a lock that nobody else has, with a name of 16 bytes and a lease of a minute.
+    /// An ACQUIRE of a lock that nobody else has, with a name of 16 bytes and a lease of an hour.
     Acquire,
     /// One byte.
     Byte,
@@ -60,6 +63,18 @@ impl Clients {
         let ring = Ring::new(&Config { slots: most, ..Config::default() })?;
         let clients = vec![Client::default(); most as usize];
         Ok(Clients { ring, server, clients, awaiting: 0, answered: 0, connected: 0, next: 0 })
+    }
+
+    /// Opens connections to the same server that stay, and claim other locks.
+    pub(crate) fn open_others(
+        &self,
+        count: u32,
+        greeting: Greeting,
+    ) -> Result<Clients, Box<dyn Error>> {
+        let mut others = Clients::new(self.server, count.max(1))?;
+        others.connected = OTHERS;
+        others.open(count, greeting)?;
+        Ok(others)
     }
 
     /// Opens connections up to the `count`-th place, and waits until all are answered.
@@ -167,7 +182,7 @@ impl Clients {
         self.ring.read(id, Reading::Stream);
         match greeting {
             Greeting::Acquire => {
-                let mut frame = *b"\x01\x01\x00\x00\xea\x60\x00\x10bench/0000000000";
+                let mut frame = *b"\x01\x01\x00\x36\xee\x80\x00\x10bench/0000000000";
                 let number = format!("{:010}", self.connected);
                 frame[14..].copy_from_slice(number.as_bytes());
                 self.send(index, &frame);

@@ -131,8 +131,12 @@ pub(crate) fn heartbeats(
 }
 
 pub(crate) fn connections(arguments: &Arguments, server: &Path, yardstick: &Path) -> Result<()> {
-    let Arguments { connections, rounds, .. } = *arguments;
+    let Arguments { connections, rounds, beside, .. } = *arguments;
     let (mut server, mut yardstick) = Side::start_both(server, yardstick, CONNECTION_PLACES)?;
+    let _beside = [
+        server.clients.open_others(beside, Greeting::Acquire)?,
+        yardstick.clients.open_others(beside, Greeting::Byte)?,
+    ];
     let mut cycle = |is_server: bool, greeting| {
         let side = if is_server { &mut server } else { &mut yardstick };
         side.cpu_us(|clients| {
@@ -164,7 +168,10 @@ pub(crate) fn connections(arguments: &Arguments, server: &Path, yardstick: &Path
                 Ok([cycle(true, greeting)?, cycle(false, others)?])
             }
         })?;
-        println!("\n{title}: {rounds} rounds of {connections}, {CONNECTION_RATE} a second");
+        println!(
+            "\n{title}: {rounds} rounds of {connections}, {CONNECTION_RATE} a second, \
+             {beside} others stay"
+        );
         print_pairs(names, &pairs);
     }
     Ok(())
