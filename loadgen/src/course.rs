@@ -16,6 +16,8 @@ pub struct Course {
     measured_until: AtomicU64,
     /// Everything is to end now, measured or not.
     abandoned: AtomicBool,
+    /// It was noted what all threads have used, which is lost when one ends.
+    is_accounted: AtomicBool,
     /// The server is shut down at the end, with all sessions that there are.
     awaits_shutdown: AtomicBool,
     /// That has begun.
@@ -43,6 +45,7 @@ impl Course {
             measured_from: AtomicU64::new(u64::MAX),
             measured_until: AtomicU64::new(u64::MAX),
             abandoned: AtomicBool::new(false),
+            is_accounted: AtomicBool::new(false),
             awaits_shutdown: AtomicBool::new(awaits_shutdown),
             shutting_down: AtomicBool::new(false),
             settled: AtomicU64::new(0),
@@ -74,6 +77,16 @@ impl Course {
     /// Whether everything is to end at once.
     pub fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// It was noted what all threads have used: they may end.
+    pub fn note_accounted(&self) {
+        self.is_accounted.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it was noted what all threads have used.
+    pub fn is_accounted(&self) -> bool {
+        self.is_accounted.load(Ordering::SeqCst)
     }
 
     /// The server is told to shut down now.

@@ -154,6 +154,7 @@ pub fn run(settings: &Settings, interrupted: &Arc<AtomicBool>) -> Result<Report,
             (now, unix_ms(), Some(reason))
         }
     };
+    course.note_accounted();
     let now = clock::now();
     course.end_at(now);
     let measured = now.since(from).min(load.duration);

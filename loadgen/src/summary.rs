@@ -261,7 +261,7 @@ fn per_operation(amount: f64, operations: u64) -> Option<f64> {
     (operations > 0).then(|| amount / operations as f64)
 }
 
-/// Threads that have ended meanwhile are not among those of `until`.
+/// Threads that have ended meanwhile, as the kernel's own do, are not among those of `until`.
 #[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
 fn wakeups(from: Usage, until: Usage) -> f64 {
     until.wakeups.saturating_sub(from.wakeups) as f64

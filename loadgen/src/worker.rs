@@ -211,10 +211,12 @@ impl Worker {
         })
     }
 
-    /// Keeps all sessions going until the server has ended them, if it is going to.
+    /// Keeps all sessions going until this thread may end and the server has ended them, if it is
+    /// going to.
     fn see_server_off(&mut self) -> io::Result<()> {
         self.course.drained.fetch_add(1, Ordering::SeqCst);
-        while self.course.awaits_shutdown() && !self.course.is_abandoned() {
+        let is_needed = |course: &Course| course.awaits_shutdown() || !course.is_accounted();
+        while is_needed(&self.course) && !self.course.is_abandoned() {
             let is_shutting_down = self.course.is_shutting_down();
             if is_shutting_down && !self.drive.sessions.has_some() {
                 break;
