@@ -6,7 +6,6 @@ mod moving;
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -27,15 +26,15 @@ use crate::clock::{self, Clocks, whole_ms};
 use crate::ended_holds::EndedHolds;
 use crate::inspection::{Inspected, Tally};
 use crate::peer_limit::PeerLimit;
-use crate::shards::{Command, ShardHandle};
+use crate::shards::{Command, ShardHandle, share_processors};
 use moving::Moves;
 
 /// Deadlines that are passed in one turn. A mass of them is worked off in slices, between which
 /// everybody else is served: the kernel hands out what has come in strictly in order and in small
 /// portions, so what the end of many sessions brings about would stand before a heartbeat. Each end
 /// brings about up to four completions, and the kernel hands out some twenty in a turn: with more
-/// ends than this in a turn they would pile up.
-const DEADLINES_A_TURN: usize = 8;
+/// ends in a turn than this they pile up, and a heartbeat waits behind all of them.
+const DEADLINES_A_TURN: usize = 4;
 
 /// What is taken out of the inbox in one turn. A burst of new connections is worked off in slices,
 /// so that between them deadlines are passed and everybody else is served.
@@ -115,11 +114,10 @@ impl Driver {
         around: Surroundings,
     ) -> Driver {
         let shards = u32::try_from(around.shards.len()).expect("as many as there are threads");
-        let processors = thread::available_parallelism().map_or(usize::MAX, NonZeroUsize::get);
         let mut clocks = Clocks::read();
         Driver {
             ring,
-            shares_processor: processors < around.shards.len(),
+            shares_processor: share_processors(&around.shards),
             number: engine.shard(),
             ended_holds: EndedHolds::new(around.ended_holds_max),
             engine,
@@ -174,10 +172,10 @@ impl Driver {
             || self.promoting_from.is_some()
             || (self.telling_from.is_some() && self.may_tell > 0)
             || wake_at.is_some_and(|at| at <= self.now.instant);
+        if self.shares_processor && (has_more_to_do || !self.ring.is_settled()) {
+            thread::yield_now();
+        }
         if has_more_to_do {
-            if self.shares_processor {
-                thread::yield_now();
-            }
             return self.ring.wait(Some(Duration::ZERO));
         }
         let Some(wake_at) = wake_at else {

@@ -55,7 +55,9 @@ mod tests {
         assert_eq!(pages_left("100 500 100\n", used), Some(0), "it may be exceeded");
         assert_eq!(pages_left("", used), None);
         assert_eq!(pages_left("100 500 1000", "TCP: inuse 5\n"), None);
-        assert!(tcp_pages_left().is_some_and(|pages| pages > 0), "this kernel says");
+        // Not in a container with a network of its own.
+        let is_told = Path::new("/proc/sys/net/ipv4/tcp_mem").exists();
+        assert_eq!(tcp_pages_left().is_some(), is_told);
     }
 
     #[test]

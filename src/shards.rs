@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use monolock_core::engine::Departure;
@@ -168,6 +169,11 @@ impl ShardHandle {
     }
 }
 
+/// Whether there are more event loops than processors.
+pub fn share_processors(shards: &[ShardHandle]) -> bool {
+    thread::available_parallelism().is_ok_and(|processors| processors.get() < shards.len())
+}
+
 /// Descriptors that are kept back from clients, for whatever else the server has to open.
 const RESERVED_DESCRIPTORS: u64 = 32;
 
@@ -221,6 +227,8 @@ pub struct AcceptCounts {
 pub struct RoundRobin {
     shards: Arc<[ShardHandle]>,
     next: usize,
+    /// There are more event loops than processors: they are let run after each round.
+    shares_processor: bool,
     peer_limit: Option<Arc<PeerLimit>>,
     /// How many sockets there are descriptors for.
     descriptors_max: u64,
@@ -236,6 +244,7 @@ impl RoundRobin {
         descriptors_max: u64,
     ) -> RoundRobin {
         RoundRobin {
+            shares_processor: share_processors(&shards),
             shards,
             next: 0,
             peer_limit,
@@ -284,6 +293,9 @@ impl Dealer for RoundRobin {
         shard.shared.numbered.dealt.fetch_add(1, Ordering::SeqCst);
         shard.tell(Command::Connection { socket, peer, refusal });
         self.next = (self.next + 1) % self.shards.len();
+        if self.next == 0 && self.shares_processor {
+            thread::yield_now();
+        }
     }
 
     fn accept_failed(&mut self, error: &io::Error) {
