@@ -15,7 +15,7 @@ cargo bench -p monolock-loadgen --bench scale -- [OPTIONS]
   --only SUBJECT      server or yardstick; without it both
   --rounds N          runs of each, in turns [1]
   --duration D        measured time of each [30s]
-  --connect-rate N    connections a second at the beginning [5000]
+  --connect-rate N    connections a second at the beginning [4000]
   --server PATH       a server to measure in place of this tree's
   --yardstick PATH    a yardstick in place of this tree's
 ";
@@ -40,7 +40,7 @@ impl Arguments {
             only: None,
             rounds: 1,
             duration: Duration::from_secs(30),
-            connect_rate: 5000,
+            connect_rate: 4000,
             server: None,
             yardstick: None,
         };
