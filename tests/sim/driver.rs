@@ -239,6 +239,7 @@ impl Driver {
             self.probe(connection, turn);
         }
         self.pass_deadlines(turn);
+        self.carry_out(turn);
         self.tell_of_shutdown(turn);
         self.carry_out(turn);
         self.publish();
@@ -275,13 +276,16 @@ impl Driver {
         self.let_go(turn);
     }
 
+    /// What was ended for another reason in the same turn has been closed before: the judge would
+    /// take it for somebody who is to be told.
     fn tell_of_shutdown(&mut self, turn: &mut Turn<'_>) {
         let Some(from) = self.telling_from else { return };
         let limit = self.habits.told_a_turn;
         let places = from..from.saturating_add(limit);
-        let are_there = |session: &SessionId| places.contains(&session.index);
-        for (_, &connection) in self.connections.iter().filter(|(session, _)| are_there(session)) {
-            turn.see(Sighting::ToldOfShutdown(connection));
+        for (session, connection) in &self.connections {
+            if places.contains(&session.index) && !self.closed.contains(connection) {
+                turn.see(Sighting::ToldOfShutdown(*connection));
+            }
         }
         self.telling_from = self.server.tell_of_shutdown(from, limit, turn.now);
         self.report(turn);
