@@ -16,6 +16,9 @@ use crate::harness::outside::{self, Killed};
 /// so long.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// How often its driver is started until one stays.
+const DRIVER_STARTS_MAX: u32 = 5;
+
 /// Runs in every page before its own scripts, and notes what the page's policy has forbidden.
 const WATCH: &str = "window.ran = []; window.violations = [];
     document.addEventListener('securitypolicyviolation', (event) =>
@@ -30,6 +33,26 @@ pub(crate) struct Browser {
     _turn: MutexGuard<'static, ()>,
 }
 
+/// Starts chromedriver. None if it ends at once: it takes a free port of IPv4 and then the same one
+/// of IPv6, which somebody else may have.
+fn start_driver() -> Option<(Killed, u16)> {
+    let mut process = Killed(
+        Command::new("chromedriver")
+            .arg("--port=0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("starting chromedriver"),
+    );
+    let stdout = BufReader::new(process.0.stdout.take().expect("a pipe"));
+    let port = stdout.lines().map_while(Result::ok).find_map(|line| {
+        let (_, port) = line.split_once("was started successfully on port ")?;
+        port.trim_end_matches('.').parse().ok()
+    });
+    port.map(|port| (process, port))
+}
+
 impl Browser {
     /// Opens the page of the server whose admin port this is. `None` if there is no browser.
     pub(crate) fn open(admin: SocketAddr) -> Option<Browser> {
@@ -42,21 +65,8 @@ impl Browser {
         }
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let profile = tempfile::tempdir().expect("a folder");
-        let mut process = Killed(
-            Command::new("chromedriver")
-                .arg("--port=0")
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("starting chromedriver"),
-        );
-        let stdout = BufReader::new(process.0.stdout.take().expect("a pipe"));
-        let port = stdout.lines().map_while(Result::ok).find_map(|line| {
-            let (_, port) = line.split_once("was started successfully on port ")?;
-            port.trim_end_matches('.').parse().ok()
-        });
-        let port = port.expect("chromedriver says on which port it is");
+        let started = (0..DRIVER_STARTS_MAX).find_map(|_| start_driver());
+        let (process, port) = started.expect("chromedriver says on which port it is");
         let wanted = capabilities(profile.path());
         let mut browser = Browser {
             driver: (Ipv4Addr::LOCALHOST, port).into(),
